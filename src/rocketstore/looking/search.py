@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import kernels
-from rocketstore.arguments import Progress
+from rocketstore.arguments import Progress, threads_of
 from rocketstore.body_codec import decompressed
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import DecodeError
@@ -15,6 +17,7 @@ from rocketstore.log.commit_log import describe
 from rocketstore.log.damage import DamagedRange
 from rocketstore.looking.body_tests import BodyTest, json_test, regex_test
 from rocketstore.looking.log_source import open_log
+from rocketstore.looking.running_ahead import in_order
 from rocketstore.message import StoredMessage
 from rocketstore.query.queue_records import QueueRecords, check_record_word, is_packed
 from rocketstore.query.selected_scan import time_limits
@@ -64,6 +67,7 @@ class Grep:
         raw: bool,
         records: str,
         check_crc: bool,
+        jobs: int,
         progress: Progress | None,
     ) -> None:
         self.position = splits[0].base_offset + splits[0].start if splits else 0
@@ -77,38 +81,57 @@ class Grep:
         self._raw = raw
         self._records = records
         self._check_crc = check_crc
+        self._jobs = jobs
         self._progress = progress
         self._is_packed = is_packed if records == "queues" else lambda flags: False
         self._total = sum(split.nbytes for split in splits)
 
     def __iter__(self) -> Iterator[Match]:
         done = 0
+        sources = []
         for split in self._splits:
-            found = _Found(kernels.passes_select.SelectPass(**self._select))
-            consumer = _Followed(found if self._records == "log" else QueueRecords(found))
-
-            def note(first: int, following: int | None, status: RecordStatus) -> None:
-                self._note_damage(split, first, following, status)  # noqa: B023
-
-            for _ in walk(
-                split, consumer, on_corruption="skip", check_crc=self._check_crc, on_damage=note
-            ):
-                for message in found.take():
-                    match = self._match(message)
-                    if match is None:
-                        continue
-                    self.matches += 1
-                    yield match
-                    self.position = message.physical_offset
-                    if not self._is_packed(message.sys_flag):  # else more of its batch may follow
-                        self.position += message.store_size
-                    if self.matches == self._limit:
-                        return
-                self.position = max(self.position, consumer.position)
-                if self._progress is not None:
-                    at = done + consumer.position - split.base_offset - split.start
-                    self._progress("reading the log", max(0, min(at, self._total)), self._total)
+            sources.append(functools.partial(self._steps, split, done))
             done += split.nbytes
+        steps = in_order(sources, self._jobs)
+        with contextlib.closing(steps):  # type: ignore[type-var]
+            for step in steps:
+                yield from self._matches_of(step)
+                if self.matches == self._limit:
+                    return
+                self.position = max(self.position, step.position)
+                if self._progress is not None:
+                    self._progress("reading the log", min(step.done, self._total), self._total)
+
+    def _steps(self, split: Split, before: int) -> Iterator[_Step]:
+        """Walk a split; ``before``: bytes of the splits before it. Runs on any thread."""
+        found = _Found(kernels.passes_select.SelectPass(**self._select))
+        consumer = _Followed(found if self._records == "log" else QueueRecords(found))
+        damage: list[DamagedRange] = []
+
+        def note(first: int, following: int | None, status: RecordStatus) -> None:
+            damage.append(_damaged_range(split, first, following, status))
+
+        for _ in walk(
+            split, consumer, on_corruption="skip", check_crc=self._check_crc, on_damage=note
+        ):
+            at = max(0, consumer.position - split.base_offset - split.start)
+            yield _Step(found.take(), list(damage), consumer.position, before + at)
+            damage.clear()
+        yield _Step([], damage, consumer.position, before + split.nbytes)
+
+    def _matches_of(self, step: _Step) -> Iterator[Match]:
+        self.damaged += step.damage[: _MAX_RANGES - len(self.damaged)]
+        for message in step.messages:
+            match = self._match(message)
+            if match is None:
+                continue
+            self.matches += 1
+            yield match
+            self.position = message.physical_offset
+            if not self._is_packed(message.sys_flag):  # else more of its batch may follow
+                self.position += message.store_size
+            if self.matches == self._limit:
+                return
 
     def _match(self, message: StoredMessage) -> Match | None:
         body = message.body
@@ -121,16 +144,35 @@ class Grep:
                     self.first_undecompressed = f"log offset {message.physical_offset}: {error}"
         return Match(message, body) if all(test(body) for test in self._tests) else None
 
-    def _note_damage(
-        self, split: Split, first: int, following: int | None, status: RecordStatus
-    ) -> None:
-        end = split.base_offset + split.range_stop
-        if following is None and split.tail:
-            end = max(first, min(end, split.base_offset + split.durable_stop))
-        if len(self.damaged) < _MAX_RANGES:
-            stop = end if following is None else following
-            place = (split.uri, first - split.base_offset)
-            self.damaged.append(DamagedRange(*place, first, stop, describe(status, first)))
+
+class _Step(NamedTuple):
+    """What was found in some MiB of the log.
+
+    Attributes
+    ----------
+    messages : list of StoredMessage
+    damage : list of DamagedRange
+    position : int
+        Log offset up to which was read.
+    done : int
+        Bytes of all splits up to there.
+    """
+
+    messages: list[StoredMessage]
+    damage: list[DamagedRange]
+    position: int
+    done: int
+
+
+def _damaged_range(
+    split: Split, first: int, following: int | None, status: RecordStatus
+) -> DamagedRange:
+    end = split.base_offset + split.range_stop
+    if following is None and split.tail:
+        end = max(first, min(end, split.base_offset + split.durable_stop))
+    stop = end if following is None else following
+    place = (split.uri, first - split.base_offset)
+    return DamagedRange(*place, first, stop, describe(status, first))
 
 
 class _Found:
@@ -201,6 +243,7 @@ def grep(
     raw: bool = False,
     records: str = "log",
     check_crc: bool = True,
+    jobs: int | None = None,
     config: MessageStoreConfig | None = None,
     progress: Progress | None = None,
 ) -> Grep:
@@ -229,6 +272,9 @@ def grep(
     records : {"log", "queues"}
         ``"queues"``: without half messages and rollbacks, with batches split into messages.
     check_crc : bool
+    jobs : int, optional
+        Segments that are read at a time, each on a thread; default one for each processor, at most
+        4. Bodies are tested on the caller's thread.
     config : MessageStoreConfig, optional
         Names a log outside the root.
     progress : callable, optional
@@ -236,8 +282,8 @@ def grep(
     Returns
     -------
     Grep
-        An iterator of ``Match``. Corrupt ranges are skipped and listed in ``damaged``. Memory: the
-        matches of 4 MiB of log, and one body of at most 64 MiB.
+        An iterator of ``Match``. Corrupt ranges are skipped and listed in ``damaged``. Memory: for
+        each job the matches of some 4 MiB of log, and one body of at most 64 MiB.
 
     Raises
     ------
@@ -272,7 +318,7 @@ def grep(
     ]
     return Grep(
         splits, lost, select, tests, limit=limit, raw=raw, records=records, check_crc=check_crc,
-        progress=progress,
+        jobs=threads_of(jobs, 4), progress=progress,
     )  # fmt: skip
 
 

@@ -126,3 +126,24 @@ def test_an_invalid_expression_shows_where(
     with pytest.raises(FilterSyntaxError) as caught:
         grep(root, **options)  # type: ignore[arg-type]
     assert caught.value.column == column
+
+
+@pytest.mark.parametrize("records", ["log", "queues"])
+def test_jobs_find_the_same(tmp_path: Path, records: str) -> None:
+    root = make_store(tmp_path / "store", 3000)
+    segments = sorted((root / "commitlog").iterdir())
+    assert len(segments) > 4
+    with open(segments[2], "r+b") as file:
+        file.seek(3000)
+        file.write(bytes(2000))
+
+    def found(jobs: int, **options: object) -> tuple[object, ...]:
+        search = grep(root, topics=["Orders", "Logs"], records=records, jobs=jobs, **options)
+        places = [(one.message.physical_offset, one.body) for one in search]
+        damage = [(one.start, one.stop, one.reason) for one in search.damaged]
+        return places, damage, search.position, search.matches
+
+    for options in ({}, {"limit": 700}, {"body_regex": "7"}, {"start": 100_000, "stop": 200_000}):
+        assert found(1, **options) == found(2, **options) == found(9, **options)
+    with pytest.raises(ValueError, match="jobs is 0"):
+        grep(root, topics=["Logs"], jobs=0)

@@ -32,6 +32,7 @@ from rocketstore.cli.common.records import NAMES, record_fields, record_row, rec
 from rocketstore.cli.common.where import compiled
 from rocketstore.cli.looking.answers import (
     Answer,
+    JobsOption,
     LogPath,
     as_given,
     check_log_path,
@@ -86,6 +87,7 @@ def grep(
         bool, typer.Option("--count", help="Only count the messages that match.")
     ] = False,
     records: RecordsOption = RecordWord.LOG,
+    jobs: JobsOption = None,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -118,7 +120,7 @@ def grep(
             begin=None if begin is None else parse_time(begin),
             end=None if end is None else parse_time(end),
             start=start, stop=stop, limit=limit, raw=raw, records=records.value,
-            config=settings, progress=progress,
+            jobs=jobs, config=settings, progress=progress,
         )  # fmt: skip
         try:
             _print(found, shown, count=count)
