@@ -6,7 +6,7 @@ import concurrent.futures
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -17,7 +17,7 @@ _LOOK_S = 0.1
 _END = object()
 
 
-def in_order(sources: Sequence[Callable[[], Iterable[_Item]]], jobs: int) -> Iterator[_Item]:
+def in_order(sources: Sequence[Callable[[], Iterable[_Item]]], jobs: int) -> Generator[_Item]:
     """Yield the items of all sources, one source after another.
 
     Parameters

@@ -93,7 +93,7 @@ class Grep:
             sources.append(functools.partial(self._steps, split, done))
             done += split.nbytes
         steps = in_order(sources, self._jobs)
-        with contextlib.closing(steps):  # type: ignore[type-var]
+        with contextlib.closing(steps):
             for step in steps:
                 yield from self._matches_of(step)
                 if self.matches == self._limit:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketstore import kernels
 from rocketstore.arguments import Progress, threads_of
@@ -16,6 +17,7 @@ from rocketstore.log.commit_log import describe
 from rocketstore.log.damage import DamagedRange
 from rocketstore.looking.log_source import open_log, stored_text, whole_segments
 from rocketstore.looking.property_sums import PropertySums
+from rocketstore.looking.running_ahead import in_order
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split
 from rocketstore.sources.walk import walk
@@ -105,6 +107,20 @@ class Usage:
 _MAX_RANGES = 1000
 
 
+class UsageInterrupted(KeyboardInterrupt):
+    """A sum was interrupted.
+
+    Attributes
+    ----------
+    usage : Usage
+        The sums up to ``usage.stop``; those from that ``start`` on make the whole.
+    """
+
+    def __init__(self, usage: Usage) -> None:
+        super().__init__(f"start={usage.stop} goes on")
+        self.usage = usage
+
+
 def du(
     path: str | os.PathLike[str],
     by: str | Sequence[str] = ("topic",),
@@ -156,14 +172,23 @@ def du(
             raise ValueError(f"{word} is {value}; it must be 1 or more")
     log = open_log(path, config)
     sums = _LogSums(log, names, check_crc=check_crc, progress=progress)
-    sums.read(list(whole_segments(log, start, stop)), threads_of(jobs, 4))
-    usage = sums.usage(start, stop)
-    usage.path = os.fspath(path)
-    rows = sorted(usage.rows, key=lambda row: (row.nbytes, row.messages), reverse=True)
-    usage.rows = _limited(rows, limit, len(names)) if limit is not None else rows
-    usage.rows += sums.further_rows(usage)
-    usage.rows = _others_joined(usage.rows)
-    return usage
+
+    def answer(stop: int | None) -> Usage:
+        usage = sums.usage(start, stop)
+        usage.path = os.fspath(path)
+        rows = sorted(usage.rows, key=lambda row: (row.nbytes, row.messages), reverse=True)
+        usage.rows = _limited(rows, limit, len(names)) if limit is not None else rows
+        usage.rows += sums.further_rows(usage)
+        usage.rows = _others_joined(usage.rows)
+        return usage
+
+    try:
+        sums.read(list(whole_segments(log, start, stop)), threads_of(jobs, 4))
+    except KeyboardInterrupt:
+        if sums.position is None:
+            raise
+        raise UsageInterrupted(answer(sums.position)) from None
+    return answer(stop)
 
 
 def volume(
@@ -189,9 +214,17 @@ def volume(
     """
     if per not in PERIODS_MS:
         raise ValueError(f"per is {per!r}; it must be one of {', '.join(PERIODS_MS)}")
-    usage = du(path, (per, *check_by(by, least=0)), **options)
-    usage.rows.sort(key=lambda row: (row.kind != "messages", _order(row.key)))
+    try:
+        usage = du(path, (per, *check_by(by, least=0)), **options)
+    except UsageInterrupted as error:
+        error.usage.rows.sort(key=_by_time)
+        raise
+    usage.rows.sort(key=_by_time)
     return usage
+
+
+def _by_time(row: UsageRow) -> tuple[Any, ...]:
+    return row.kind != "messages", _order(row.key)
 
 
 def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -304,6 +337,27 @@ class _CountingPass:
         return status, reached
 
 
+class _Step(NamedTuple):
+    """What was read of a split since its last step.
+
+    Attributes
+    ----------
+    groups : list of tuple
+        Group fields and sums of a pass.
+    fed_nbytes, filler_nbytes : int
+    damage : list
+        First and last log offset, status and split of damaged ranges.
+    end : int or None
+        Log offset up to which was read; ``None`` if nothing was written there.
+    """
+
+    groups: list[tuple[Any, ...]]
+    fed_nbytes: int
+    filler_nbytes: int
+    damage: list[tuple[int, int, RecordStatus, Split]]
+    end: int | None
+
+
 class _LogSums:
     """The sums of all segments."""
 
@@ -324,7 +378,8 @@ class _LogSums:
         self._key_nbytes = 0
         self._rest: _Sums = []
         self._done = self._total = 0
-        self._stopped = False
+        #: Log offset up to which the sums go; ``None`` while they are added to.
+        self.position: int | None = None
         self._filler_nbytes = 0
         self._damage: list[tuple[int, int, RecordStatus, Split]] = []
         self._ghost_nbytes = 0
@@ -336,30 +391,21 @@ class _LogSums:
     def read(self, splits: list[Split], jobs: int) -> None:
         """Read the segments with ``jobs`` threads."""
         self._total = sum(split.nbytes for split in splits)
-        if jobs == 1 or len(splits) < 2:
-            for split in splits:
-                self._read_split(split)
-            return
-        with concurrent.futures.ThreadPoolExecutor(jobs, "rocketstore-du") as pool:
-            tasks = [pool.submit(self._read_split, split) for split in splits]
-            try:
-                for task in tasks:
-                    task.result()
-            except BaseException:
-                self._stopped = True
-                for task in tasks:
-                    task.cancel()
-                raise
+        sources = [functools.partial(self._read_split, split) for split in splits]
+        with contextlib.closing(in_order(sources, jobs)) as steps:
+            for step in steps:
+                self.position = None
+                self._add(step)
+                self.position = self._end
 
     def _seen(self, nbytes: int) -> None:
-        if self._stopped:
-            raise concurrent.futures.CancelledError
         with self._lock:
             self._done += nbytes
             if self._progress is not None:
                 self._progress("reading the log", min(self._done, self._total), self._total)
 
-    def _read_split(self, split: Split) -> None:
+    def _read_split(self, split: Split) -> Iterator[_Step]:
+        """Sum up a split; runs on any thread."""
         if self._properties:
             inner: Any = PropertySums(self._names, self._properties, self._period)
         else:
@@ -375,33 +421,39 @@ class _LogSums:
                 last = max(first, min(end, split.base_offset + split.durable_stop))
             damage.append((first, last, status, split))
 
-        good = 0
+        fed = filler = 0
+
+        def step(groups: list[tuple[Any, ...]]) -> _Step:
+            nonlocal fed, filler
+            was_written = counting.fed_nbytes or counting.filler_nbytes
+            made = _Step(
+                groups, counting.fed_nbytes - fed, counting.filler_nbytes - filler, list(damage),
+                counting.end if was_written else None,
+            )  # fmt: skip
+            fed, filler = counting.fed_nbytes, counting.filler_nbytes
+            damage.clear()
+            return made
+
         for _ in walk(
             split, counting, on_corruption="skip", check_crc=self._check_crc, on_damage=on_damage
         ):
-            good += self._take(inner.take())
-        with self._lock:
-            self._filler_nbytes += counting.filler_nbytes
-            self._ghost_nbytes += counting.fed_nbytes - good
-            self._damage += damage
-            if counting.fed_nbytes or counting.filler_nbytes:  # else nothing was written there
-                self._end = max(self._end, counting.end or 0)
-            self._end = max([self._end, *(one[1] for one in damage)])
+            yield step(inner.take())
+        yield step([])
 
-    def _take(self, groups: list[tuple[Any, ...]]) -> int:
-        """Add groups of a pass; return the bytes of their records."""
-        nbytes = 0
-        with self._lock:
-            for group in groups:
-                topic, queue_id, tags, bucket, properties = group[:5]
-                sums = [group[5], group[6], group[7], group[8], group[9]]
-                nbytes += group[6]
-                key = (topic, queue_id, tags, bucket, properties)
-                known = self._groups.get(key)
-                if known is None:
-                    known = self._new_group(key)
-                _add(known, sums)
-        return nbytes
+    def _add(self, step: _Step) -> None:
+        good = 0
+        for group in step.groups:
+            topic, queue_id, tags, bucket, properties = group[:5]
+            good += group[6]
+            key = (topic, queue_id, tags, bucket, properties)
+            known = self._groups.get(key)
+            if known is None:
+                known = self._new_group(key)
+            _add(known, [group[5], group[6], group[7], group[8], group[9]])
+        self._ghost_nbytes += step.fed_nbytes - good
+        self._filler_nbytes += step.filler_nbytes
+        self._damage += step.damage
+        self._end = max([self._end, step.end or 0, *(one[1] for one in step.damage)])
 
     def _new_group(self, key: tuple[Any, ...]) -> _Sums:
         texts = [value for value in (key[0], key[2]) if value is not None]

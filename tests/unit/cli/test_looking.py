@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 
 import rocketstore
 from rocketstore.cli.app import app
+from rocketstore.cli.looking import usage as usage_command
+from rocketstore.looking import usage
 from support.command_line import CliRunner, lines
 from support.command_line import run as ask
 from support.directory import files_below
@@ -213,3 +216,25 @@ def test_keys_of_an_index_that_is_only_in_memory(tmp_path: Path) -> None:
     (*rows, summary) = lines(ask("keys", root, code=1))
     assert all(one["inMemory"] for one in rows)
     assert summary["inMemory"] == summary["files"] == len(rows)
+
+
+@pytest.mark.parametrize("command", ["du", "volume"])
+def test_an_interrupted_sum_says_how_to_go_on(
+    root: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [2]
+
+    def interrupt(*_: object) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(usage_command, "progress_bar", lambda **_: nullcontext(interrupt))
+    monkeypatch.setattr(usage, "_STEP_NBYTES", 1)
+    shown = ask(command, root, "--jobs", "1", "--format", "ndjson", code=130)
+    summary = json.loads(shown.stdout.splitlines()[-1])
+    assert f"--start {summary['log'][1]} continues here" in shown.stderr
+    rest = ask(command, root, "--start", str(summary["log"][1]), "--format", "ndjson").stdout
+    whole = ask(command, root, "--format", "ndjson").stdout
+    numbers = [json.loads(text.splitlines()[-1])["messages"] for text in (rest, whole)]
+    assert 0 < summary["messages"] == numbers[1] - numbers[0]

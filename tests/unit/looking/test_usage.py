@@ -223,3 +223,40 @@ def test_invalid_numbers_and_places(root: Path, tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").touch()
     with pytest.raises(MappedFileError, match="empty"):
         du(tmp_path / f"{0:020d}")
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("calls", [1, 2, 5, 9])
+def test_both_parts_of_an_interrupted_sum_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int, calls: int
+) -> None:
+    root = make_store(tmp_path / "store", 1500)
+    segments = sorted((root / "commitlog").iterdir())
+    with open(segments[1], "r+b") as file:
+        file.seek(2000)
+        file.write(bytes(1000))
+    monkeypatch.setattr(module, "_STEP_NBYTES", 1)
+    left = [calls]
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    by = ("topic", "queue")
+    whole = du(root, by, jobs=jobs)
+    try:
+        du(root, by, jobs=jobs, progress=interrupt)
+    except module.UsageInterrupted as error:
+        part = error.usage
+    except KeyboardInterrupt:  # before the first sum
+        assert calls == 1
+        return
+    rest = du(root, by, start=part.stop)
+    assert part.start == whole.start < part.stop == rest.start < rest.stop == whole.stop
+    for answer in (part, rest, whole):
+        assert sum(row.nbytes for row in answer.rows) == answer.nbytes
+    sums = collections.Counter[Hashable]()
+    for answer in (part, rest):
+        sums.update({row.key: row.messages for row in answer.rows})
+    assert sums == {row.key: row.messages for row in whole.rows}

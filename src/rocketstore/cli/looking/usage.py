@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +20,7 @@ from rocketstore.cli.common.options import (
     check_words,
     store_config,
 )
-from rocketstore.cli.common.outcome import ExitCode
+from rocketstore.cli.common.outcome import ExitCode, fail
 from rocketstore.cli.common.output import Format, chosen, print_rows, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size, format_time
@@ -30,7 +32,7 @@ from rocketstore.cli.looking.answers import (
     damage_rows,
     print_answer,
 )
-from rocketstore.looking.usage import PERIODS_MS, Usage, UsageRow, check_by
+from rocketstore.looking.usage import PERIODS_MS, Usage, UsageInterrupted, UsageRow, check_by
 from rocketstore.looking.usage import du as sum_up
 from rocketstore.looking.usage import volume as sum_up_by_time
 
@@ -98,7 +100,8 @@ def du(
 
     Rows (filler), the unused ends of segments, and (damaged) make the bytes add up to the log.
     Nothing is locked or changed; it works beside a running broker. Exit status 1 if something
-    cannot be read.
+    cannot be read. If interrupted, the command prints the sums so far and the --start that
+    continues.
 
     \b
     Examples:
@@ -109,7 +112,7 @@ def du(
     """
     settings = store_config(config, commit_log)
     where = check_log_path(path, settings, quiet=quiet)
-    with progress_bar(quiet=quiet) as progress:
+    with _going_on("du", where, form), progress_bar(quiet=quiet) as progress:
         usage = sum_up(
             where, by, limit=limit, start=start, stop=stop, check_crc=not no_crc, jobs=jobs,
             config=settings, progress=progress,
@@ -141,7 +144,7 @@ def volume(
     """Show how much was stored when: messages and bytes by minute, hour or day of the store time.
 
     The rows add up to the log, as those of `rocketstore du`. Exit status 1 if something cannot be
-    read.
+    read. If interrupted, the command prints the sums so far and the --start that continues.
 
     \b
     Examples:
@@ -150,12 +153,25 @@ def volume(
     """
     settings = store_config(config, commit_log)
     where = check_log_path(path, settings, quiet=quiet)
-    with progress_bar(quiet=quiet) as progress:
+    with _going_on("volume", where, form), progress_bar(quiet=quiet) as progress:
         usage = sum_up_by_time(
             where, per.value, by or (), start=start, stop=stop, check_crc=not no_crc, jobs=jobs,
             config=settings, progress=progress,
         )  # fmt: skip
     _print("volume", usage, where, chosen(form))
+
+
+@contextlib.contextmanager
+def _going_on(word: str, where: Path, form: Format | None) -> Iterator[None]:
+    """Print the sums of an interrupted reading, and how to get the others."""
+    try:
+        yield
+    except UsageInterrupted as error:
+        with contextlib.suppress(typer.Exit):  # damage is no news here
+            _print(word, error.usage, where, chosen(form))
+        raise fail(
+            ExitCode.INTERRUPTED, f"interrupted; --start {error.usage.stop} continues here"
+        ) from None
 
 
 def _document(usage: Usage, row: UsageRow) -> dict[str, Any]:
