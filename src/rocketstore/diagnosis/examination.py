@@ -37,6 +37,7 @@ from rocketstore.directory.checkpoint import StoreCheckpoint
 from rocketstore.directory.parts import is_store, store_parts
 from rocketstore.directory.paths import StorePaths
 from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
+from rocketstore.store.arguments import merge
 
 #: Codes of damage that was put before the real brokers; forecasts of it are ``tested``.
 _TESTED_CODES = frozenset(
@@ -150,7 +151,7 @@ def _settings(
             pairs = [line.partition("=") for line in lines if not line.lstrip().startswith("#")]
         texts = {name.strip(): value.strip() for name, _, value in pairs}
     known = {name: texts[name] for name in texts if name in _BROKER_OPTIONS}
-    return settings.replace(**options), known
+    return merge(settings, options), known
 
 
 def _decided(texts: dict[str, str]) -> dict[str, Any]:

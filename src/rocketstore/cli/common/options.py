@@ -362,3 +362,44 @@ BrokerOptionsOption = Annotated[
         "messageIndexSafe=true; repeatable.",
     ),
 ]
+#: Of commands that build files: the broker that is to read them.
+BuiltVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-version",
+        metavar="VERSION",
+        callback=check_version,
+        help="RocketMQ version to build files for [default: the store's].",
+    ),
+]
+BuiltOptionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--broker-option",
+        metavar="NAME=VALUE",
+        help="An option of the broker as in its file, such as "
+        "mappedFileSizeConsumeQueue=6000000; repeatable.",
+    ),
+]
+
+
+def with_broker(
+    settings: MessageStoreConfig, version: str | None, options: Sequence[str] | None
+) -> MessageStoreConfig:
+    """Return the settings with those of ``--broker-version`` and ``--broker-option``."""
+    pairs = option_pairs(options)
+    try:
+        made = MessageStoreConfig.from_properties(pairs)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="'--broker-option'") from None
+    changes: dict[str, Any] = {}
+    for entry in made.entries:
+        if entry.option is None:
+            why = entry.note or "RocketMQ has no such option"
+            raise typer.BadParameter(
+                f"{entry.key} means nothing here: {why}", param_hint="'--broker-option'"
+            )
+        changes[entry.option] = getattr(made, entry.option)
+    if version is not None:
+        changes["broker_version"] = version
+    return settings.replace(**changes) if changes else settings

@@ -11,6 +11,8 @@ import typer
 
 from rocketstore.cli.common.opening import check_is_store, quieten
 from rocketstore.cli.common.options import (
+    BuiltOptionsOption,
+    BuiltVersionOption,
     CommitLogOption,
     ConfigOption,
     FormatOption,
@@ -19,6 +21,7 @@ from rocketstore.cli.common.options import (
     check_path_word,
     check_words,
     store_config,
+    with_broker,
 )
 from rocketstore.cli.common.outcome import ExitCode
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
@@ -66,6 +69,8 @@ def plan(
         bool,
         typer.Option("--accept-loss", help="Allow steps that give up a readable message."),
     ] = False,
+    broker_version: BuiltVersionOption = None,
+    broker_option: BuiltOptionsOption = None,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -82,7 +87,7 @@ def plan(
       rocketstore plan /data/store -o plan.json
       rocketstore plan /data/store -o plan.json --only 'config.*'
     """
-    settings = store_config(config, commit_log)
+    settings = with_broker(store_config(config, commit_log), broker_version, broker_option)
     check_is_store(path, config=settings)
     inside = Path(os.path.realpath(output)).is_relative_to(os.path.realpath(path))
     if inside:

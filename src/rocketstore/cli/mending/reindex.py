@@ -9,6 +9,8 @@ import typer
 
 from rocketstore.cli.common.opening import check_is_store, quieten
 from rocketstore.cli.common.options import (
+    BuiltOptionsOption,
+    BuiltVersionOption,
     CommitLogOption,
     ConfigOption,
     FormatOption,
@@ -18,6 +20,7 @@ from rocketstore.cli.common.options import (
     check_words,
     optional_path_word,
     store_config,
+    with_broker,
 )
 from rocketstore.cli.common.outcome import ExitCode, complain
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
@@ -57,6 +60,8 @@ def reindex(
             callback=optional_path_word,
         ),
     ] = None,
+    broker_version: BuiltVersionOption = None,
+    broker_option: BuiltOptionsOption = None,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -79,7 +84,7 @@ def reindex(
         raise typer.BadParameter("--queues-only and --index-only exclude each other")
     if index_only and topic:
         raise typer.BadParameter("--topic selects queues; --index-only replaces none")
-    settings = store_config(config, commit_log)
+    settings = with_broker(store_config(config, commit_log), broker_version, broker_option)
     check_is_store(path, config=settings)
     quieten()  # the report contains everything, once
     with progress_bar(quiet=quiet) as progress:

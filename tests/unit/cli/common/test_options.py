@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+import rocketstore
 from rocketstore.cli.app import app
 from support.command_line import lines, make_store, run
 
@@ -137,3 +138,40 @@ def test_sizes_of_the_file_are_compared_with_the_files(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text("mappedFileSizeCommitLog=1073741824\n")
     assert "mapped_file_size_commit_log" in run("scan", root, "--config", file, code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["plan", "reindex"])
+def test_the_broker_that_is_to_read_what_is_built(tmp_path: Path, command: str) -> None:
+    root = tmp_path / "store"
+    with rocketstore.open(root, "x", broker_version="4.9.8") as store:
+        store.put("T", b"x", keys="k")
+    for name in ("consumequeue", "index", "rocketstore.state"):
+        path = root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    rest = ("-o", tmp_path / "plan.json") if command == "plan" else ()
+    given = (
+        *(command, root, *rest, "--broker-version", "5.4.0"),
+        *("--broker-option", "mappedFileSizeConsumeQueue=4000"),
+        *("--broker-option", "maxHashSlotNum=100", "--broker-option", "maxIndexNum=400"),
+    )
+    run(*given, code=1 if command == "plan" else 0)
+    if command == "plan":
+        run("repair", root, "--plan", tmp_path / "plan.json")
+    (queue,) = (root / "consumequeue" / "T" / "0").iterdir()
+    (index,) = (root / "index").iterdir()
+    assert (queue.stat().st_size, index.stat().st_size) == (4000, 40 + 100 * 4 + 400 * 20)
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("mappedFileSizeConsumeQueue", "is not NAME=VALUE"),
+        ("mappedFileSizeConsumeQueue=x", "number"),
+        ("mapedFileSizeConsumQueue=4000", "no such option"),
+        ("sendMessageThreadPoolNums=4", "means nothing here"),
+        ("enableDLegerCommitLog=true", "DLedger"),
+    ],
+)
+def test_wrong_options_of_a_broker(tmp_path: Path, option: str, why: str) -> None:
+    shown = run("reindex", tmp_path, "--broker-option", option, code=2)
+    assert why in " ".join(shown.stderr.split())
