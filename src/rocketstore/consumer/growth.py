@@ -17,6 +17,7 @@ from rocketstore.errors import (
 )
 from rocketstore.lock_order import LockRank, ReentrantLock
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.query.store_reader import NoRecordError
 from rocketstore.query.tail import LogTail, StoreToFollow, start_of_newest
 from rocketstore.queues.consume_queue import ConsumeQueue
 from rocketstore.services.service_thread import ServiceThread
@@ -153,7 +154,10 @@ class WatchedHold(PullRequestHoldService):
         """Return what follows the log, from its last message on: if that changes, the log was
         truncated."""
         start = min(start_of_newest(self._store, 1), self._store.max_physical_offset)
-        return LogTail(self._store, start=start, select=_NOTHING, on_corruption="skip")
+        try:
+            return LogTail(self._store, start=start, select=_NOTHING, on_corruption="skip")
+        except NoRecordError:  # it is being written again
+            return LogTail(self._store, select=_NOTHING, on_corruption="skip")
 
     def _enter(self, pulls: Sequence[HeldPull], ticket: Ticket) -> None:
         self._forget_failure()

@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from rocketstore.query.unread_units import UnreadUnits
 
 
+class NoRecordError(ValueError):
+    """No record begins at an offset; ``damage`` is the same as an error of the log."""
+
+    def __init__(self, text: str, damage: CorruptMessageError) -> None:
+        super().__init__(text)
+        self.damage = damage
+
+
 class StoreReader(kernels.reading.ReaderPlace):
     """Read from opened parts; the store opens and closes them.
 
@@ -373,7 +381,8 @@ class StoreReader(kernels.reading.ReaderPlace):
         status, _ = self.log.check(offset)
         is_none = status >= RecordStatus.FIRST_DAMAGE or status == RecordStatus.INCOMPLETE
         if is_none and not self.log.claims(offset):
-            raise ValueError(f"no record begins at log offset {offset}")
+            error = self.log.corruption(offset, status)
+            raise NoRecordError(f"no record begins at log offset {offset}", error)
 
     def look_message_by_offset(self, offset: int) -> StoredMessage | None:
         """See ``DefaultMessageStore.look_message_by_offset``."""

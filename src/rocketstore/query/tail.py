@@ -14,6 +14,7 @@ from rocketstore.errors import CorruptionError, CorruptMessageError, MappedFileE
 from rocketstore.log.commit_log import modification_time
 from rocketstore.log.scan import LogScan
 from rocketstore.message import StoredMessage
+from rocketstore.query.store_reader import NoRecordError
 from rocketstore.status import RecordStatus
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ class LogTail:
             if on_corruption == "fail":
                 raise log.corruption(start, RecordStatus.EMPTY)
             start = end
+        if start is not None and start > max(store.min_physical_offset, 0):
+            store.reader.check_scan_start(start)
         self.position = end if start is None else start
         self._store = store
         #: The parts when the position was last compared with the log's bounds.
@@ -207,6 +210,8 @@ class LogTail:
             yield from deliver("skip" if skipping else "fail")
             if skipping and self._trouble[0] == self.position:
                 self._trouble = (self.position, PATIENCE + 1)  # nothing follows: it is certain
+        except NoRecordError as error:  # the log was cut, or written again, since the look
+            self._meet(error.damage)
         except (CorruptionError, MappedFileError, FileNotFoundError) as error:
             self._meet(error)
 

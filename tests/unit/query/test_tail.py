@@ -280,3 +280,33 @@ def test_files_that_are_open_need_no_refresh(
         bodies, _ = follow(reader, *steps)
     assert len(bodies) == 9
     assert 1 < len(refreshed) < 20
+
+
+@pytest.mark.parametrize("select", [None, {"topics": ("T",)}])
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_record_that_is_overwritten_between_look_and_delivery(
+    root: Path, reader: Any, select: Any, comes_back: bool
+) -> None:
+    # It was a ValueError, and ended the watch of a reader whose log was cut and written again.
+    tail = LogTail(reader, select=select)
+    with rocketstore.open(root, "a", **OPTIONS) as writer:
+        place = writer.put("T", b"new").physical_offset
+    (segment,) = (root / "commitlog").iterdir()
+    whole = segment.read_bytes()
+    assert tail.look()
+
+    def overwrite(content: bytes) -> None:
+        with open(segment, "r+b") as file:
+            file.seek(place)
+            file.write(content)
+
+    overwrite(b"\xff" * 16)
+    assert list(tail.deliver()) == []
+    if comes_back:
+        overwrite(whole[place : place + 16])
+        assert [message.body for message in tail.poll()] == [b"new"]
+        return
+    for _ in range(PATIENCE - 1):
+        assert list(tail.poll()) == []
+    with pytest.raises(rocketstore.CorruptMessageError, match=f"log offset {place}"):
+        list(tail.poll())
