@@ -71,10 +71,12 @@ class PropertySums:
             if inside < count:
                 return int(RecordStatus.END), int(rows["position"][inside])
             position = reached
+            # Also where a window ends, for windows may be smaller than what fills the rows.
+            is_full = len(self._groups) >= _MAX_GROUPS
+            if is_full and status in (RecordStatus.OK, RecordStatus.INCOMPLETE):
+                return int(RecordStatus.FULL), position
             if status != RecordStatus.OK:
                 return status, position
-            if len(self._groups) >= _MAX_GROUPS:
-                return int(RecordStatus.FULL), position
 
     def _add(self, window: Any, rows: Any) -> None:
         names = (

@@ -104,7 +104,7 @@ class Grep:
 
     def _steps(self, split: Split, before: int) -> Iterator[_Step]:
         """Walk a split; ``before``: bytes of the splits before it. Runs on any thread."""
-        found = _Found(kernels.passes_select.SelectPass(**self._select))
+        found = _Found(kernels.passes_select.SelectPass(**self._select), self._tests, raw=self._raw)
         consumer = _Followed(found if self._records == "log" else QueueRecords(found))
         damage: list[DamagedRange] = []
 
@@ -115,16 +115,17 @@ class Grep:
             split, consumer, on_corruption="skip", check_crc=self._check_crc, on_damage=note
         ):
             at = max(0, consumer.position - split.base_offset - split.start)
-            yield _Step(found.take(), list(damage), consumer.position, before + at)
+            yield _Step(*found.take(), list(damage), consumer.position, before + at)
             damage.clear()
-        yield _Step([], damage, consumer.position, before + split.nbytes)
+        yield _Step(*found.take(), damage, consumer.position, before + split.nbytes)
 
     def _matches_of(self, step: _Step) -> Iterator[Match]:
         self.damaged += step.damage[: _MAX_RANGES - len(self.damaged)]
-        for message in step.messages:
-            match = self._match(message)
-            if match is None:
-                continue
+        self.undecompressed += len(step.undecompressed)
+        if step.undecompressed and not self.first_undecompressed:
+            self.first_undecompressed = step.undecompressed[0]
+        for match in step.matches:
+            message = match.message
             self.matches += 1
             yield match
             self.position = message.physical_offset
@@ -133,24 +134,15 @@ class Grep:
             if self.matches == self._limit:
                 return
 
-    def _match(self, message: StoredMessage) -> Match | None:
-        body = message.body
-        if not self._raw:
-            try:
-                body = decompressed(body, message.sys_flag)
-            except DecodeError as error:
-                self.undecompressed += 1
-                if not self.first_undecompressed:
-                    self.first_undecompressed = f"log offset {message.physical_offset}: {error}"
-        return Match(message, body) if all(test(body) for test in self._tests) else None
-
 
 class _Step(NamedTuple):
     """What was found in some MiB of the log.
 
     Attributes
     ----------
-    messages : list of StoredMessage
+    matches : list of Match
+    undecompressed : list of str
+        Place and reason of each body that could not be decompressed.
     damage : list of DamagedRange
     position : int
         Log offset up to which was read.
@@ -158,7 +150,8 @@ class _Step(NamedTuple):
         Bytes of all splits up to there.
     """
 
-    messages: list[StoredMessage]
+    matches: list[Match]
+    undecompressed: list[str]
     damage: list[DamagedRange]
     position: int
     done: int
@@ -176,16 +169,22 @@ def _damaged_range(
 
 
 class _Found:
-    """A pass that keeps copies of the messages that passed; see ``rocketstore.sources.Pass``."""
+    """A pass that keeps copies of the messages that match; see ``rocketstore.sources.Pass``."""
 
-    def __init__(self, select: Any) -> None:
+    def __init__(self, select: Any, tests: Sequence[BodyTest], *, raw: bool) -> None:
         self._select = select
-        self._messages: list[StoredMessage] = []
+        self._tests = tests
+        self._raw = raw
+        self._matches: list[Match] = []
+        self._undecompressed: list[str] = []
+        self._fed_nbytes = 0
 
-    def take(self) -> list[StoredMessage]:
-        """Return the messages not yet taken."""
-        found, self._messages = self._messages, []
-        return found
+    def take(self) -> tuple[list[Match], list[str]]:
+        """Return the matches not yet taken, and which bodies could not be decompressed."""
+        taken = self._matches, self._undecompressed
+        self._matches, self._undecompressed = [], []
+        self._fed_nbytes = 0
+        return taken
 
     def consume(
         self,
@@ -203,12 +202,24 @@ class _Found:
         status, reached = self._select.consume(
             window, position, stop, base_offset, segment_end, upto, flags
         )
+        self._fed_nbytes += reached - position
         for place in self._select.take():
-            message = StoredMessage(window, place, base_offset, segment_end)
-            self._messages.append(message.detach())
+            self._test(StoredMessage(window, place, base_offset, segment_end))
         if status == RecordStatus.END and reached < stop and base_offset + reached < limit:
             status = RecordStatus.FULL
+        if status == RecordStatus.INCOMPLETE and self._fed_nbytes >= _STEP_NBYTES:
+            status = RecordStatus.FULL  # the window ends; it is moved on when nothing was read
         return status, reached
+
+    def _test(self, message: StoredMessage) -> None:
+        body = message.body
+        if not self._raw:
+            try:
+                body = decompressed(body, message.sys_flag)
+            except DecodeError as error:
+                self._undecompressed.append(f"log offset {message.physical_offset}: {error}")
+        if all(test(body) for test in self._tests):
+            self._matches.append(Match(message.detach(), body))
 
 
 class _Followed:
@@ -274,7 +285,7 @@ def grep(
     check_crc : bool
     jobs : int, optional
         Segments that are read at a time, each on a thread; default one for each processor, at most
-        4. Bodies are tested on the caller's thread.
+        4.
     config : MessageStoreConfig, optional
         Names a log outside the root.
     progress : callable, optional

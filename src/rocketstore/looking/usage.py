@@ -182,8 +182,11 @@ def du(
         usage.rows = _others_joined(usage.rows)
         return usage
 
+    threads = threads_of(jobs, 4)
+    if any(name.startswith(PROPERTY) for name in names):
+        threads = 1  # values are gathered in Python: more threads need memory, and no less time
     try:
-        sums.read(list(whole_segments(log, start, stop)), threads_of(jobs, 4))
+        sums.read(list(whole_segments(log, start, stop)), threads)
     except KeyboardInterrupt:
         if sums.position is None:
             raise

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+import rocketstore
 from rocketstore import kernels
+from rocketstore.looking import property_sums
+from rocketstore.looking.log_source import open_log, whole_segments
 from rocketstore.looking.property_sums import PropertySums
+from rocketstore.sources.walk import walk
 from rocketstore.status import RecordStatus
 from support.looked_stores import SEGMENT, make_store, plain_records
 
@@ -43,3 +47,20 @@ def test_values(tmp_path: Path) -> None:
             key = (one.properties.get("region"), one.properties.get("TAGS"))
             counts[key] = counts.get(key, 0) + 1
     assert {one[4]: one[5] for one in groups} == counts
+
+
+def test_it_is_full_at_the_end_of_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only full rows were looked at, so that the groups of a whole segment were kept.
+    monkeypatch.setattr(property_sums, "_MAX_GROUPS", 100)
+    root = tmp_path / "store"
+    messages = [
+        rocketstore.Message("T", b"x" * 2000, properties={"n": str(number)})
+        for number in range(5000)
+    ]
+    with rocketstore.open(root, "x", mapped_file_size_commit_log=32 << 20) as store:
+        store.put_many(messages)
+    sums = PropertySums([], ["n"], None)
+    (split,) = whole_segments(open_log(root))
+    counts = [len(sums.take()) for _ in walk(split, sums)]
+    assert sum(counts) == 5000
+    assert max(counts) < 1000

@@ -147,3 +147,15 @@ def test_jobs_find_the_same(tmp_path: Path, records: str) -> None:
         assert found(1, **options) == found(2, **options) == found(9, **options)
     with pytest.raises(ValueError, match="jobs is 0"):
         grep(root, topics=["Logs"], jobs=0)
+
+
+def test_memory_is_that_of_some_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The file is read in windows of 1 MiB; every message of a segment was kept until its end.
+    root = tmp_path / "store"
+    with rocketstore.open(root, "x", mapped_file_size_commit_log=32 << 20) as store:
+        store.put_many([rocketstore.Message("T", b"x" * 2000)] * 10_000)
+    search = grep(root, topics=["T"], jobs=1)
+    (split,) = search._splits
+    steps = [len(step.matches) for step in search._steps(split, 0)]
+    assert sum(steps) == 10_000
+    assert max(steps) < 4000
