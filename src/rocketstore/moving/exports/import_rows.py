@@ -151,7 +151,9 @@ def _binary_rows(file: IO[bytes], to: str) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
     if to == "parquet":
-        batches = pq.ParquetFile(file).iter_batches(_ROWS, use_threads=False)
+        # Buffered ahead, all row groups of a file would stay in memory.
+        parquet = pq.ParquetFile(file, pre_buffer=False)
+        batches = parquet.iter_batches(_ROWS, use_threads=False)
     else:
         reader = pa.ipc.open_file(file)
         batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
