@@ -171,7 +171,7 @@ interop: develop  ## run the real RocketMQ beside the library; writes docs/compa
 
 ward: develop  ## damage STORES=3000 stores by seed, repair them, and let the real RocketMQ read them (FIRST=0)
 	@ROCKETSTORE_WARD_STORES=$(or $(STORES),3000) ROCKETSTORE_WARD_FIRST=$(or $(FIRST),0) \
-	    $(RUN) -m pytest -q -s -n 0 --timeout 0 tests/interop/test_ward.py tests/interop/test_forecasts.py $(PYTEST_ARGS)
+	    $(RUN) -m pytest -q -rP -n $(PROCESSES) --timeout 0 tests/interop/test_ward.py tests/interop/test_forecasts.py $(PYTEST_ARGS)
 
 interop-soak: develop  ## the same on further random stores for MINUTES (FIRST_SEED=... repeats)
 	@$(RUN) tests/interop/run.py --minutes $(or $(MINUTES),30) --first-seed $(or $(FIRST_SEED),1000)

@@ -29,7 +29,9 @@ from support.seeded_ward import SeededStore, snapshot
 
 maven.require_java()
 
-STORES = int(os.environ.get("ROCKETSTORE_WARD_STORES", "30"))
+STORES = int(os.environ.get("ROCKETSTORE_WARD_STORES", "60"))
+#: Stores of one test, so that tests share the processors.
+PART = 20
 FIRST = int(os.environ.get("ROCKETSTORE_WARD_FIRST", "0"))
 #: Stores of one Java process; each is opened once.
 BATCH = 12
@@ -163,14 +165,14 @@ def differences(theirs: Dump, ours: Dump) -> list[Any]:
 
 
 def patients(
-    folder: Path, refused: list[str], failed: list[str]
+    folder: Path, seeds: range, refused: list[str], failed: list[str]
 ) -> Iterator[tuple[str, list[Patient]]]:
     """Damage and repair all stores; yield them by version, a batch at a time.
 
     Stores that first need a person go to ``refused``, those that break a promise to ``failed``.
     """
     waiting: dict[str, list[Patient]] = defaultdict(list)
-    for seed in range(FIRST, FIRST + STORES):
+    for seed in seeds:
         try:
             patient = Patient(seed, folder / f"{seed}")
         except RepairRefusedError as error:
@@ -185,12 +187,14 @@ def patients(
     yield from waiting.items()
 
 
-@pytest.mark.timeout(900 + 20 * STORES)
-def test_rocketmq_serves_what_was_whole(tmp_path: Path) -> None:
+@pytest.mark.timeout(900 + 20 * PART)
+@pytest.mark.parametrize("first", range(FIRST, FIRST + STORES, PART))
+def test_rocketmq_serves_what_was_whole(first: int, tmp_path: Path) -> None:
+    seeds = range(first, min(first + PART, FIRST + STORES))
     judged = 0
     refused: list[str] = []
     failed: list[str] = []
-    for version, batch in patients(tmp_path, refused, failed):
+    for version, batch in patients(tmp_path, seeds, refused, failed):
         with Driver(version, tmp_path / "java") as driver:
             for step in (Patient.open, Patient.judge):
                 for patient in list(batch):
@@ -204,5 +208,5 @@ def test_rocketmq_serves_what_was_whole(tmp_path: Path) -> None:
             shutil.rmtree(patient.store.root.parent)
     print(f"{judged} stores served whole, {len(refused)} refused", *refused, sep="\n")
     assert not failed, "\n".join(failed)
-    assert judged + len(refused) == STORES
-    assert len(refused) <= max(2, STORES // 10), refused
+    assert judged + len(refused) == len(seeds)
+    assert len(refused) <= max(2, len(seeds) // 10), refused
