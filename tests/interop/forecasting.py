@@ -32,6 +32,7 @@ class Wanted:
         Log offsets by queue, in the order of queue offsets.
     keys : dict
         Log offsets by topic and key.
+    batch_queues : set
     """
 
     def __init__(self, root: Path, config: Mapping[str, str]) -> None:
@@ -42,6 +43,7 @@ class Wanted:
         options = BrokerOptions((5, 5, 0), 1, 1, 1, 1, multi_dispatch=lmq)
         broker = Broker(image, content, options, StoreCheckpoint(), is_unclean=False)
         self.offsets = broker.expected()
+        self.batch_queues = set(image.batch_queues)
         self.records = list(content.intact())
         self.keys: dict[tuple[str, str], set[int]] = {}
         for record in self.records:
@@ -125,6 +127,7 @@ def _take_queues(
         for row in everything["queues"]
     }  # fmt: skip
     known = {*wanted.offsets, *folders, *(key for key, row in served.items() if row[1])}
+    known -= wanted.batch_queues  # their forecast is none
     changed = {}
     for key in known:
         low, high, offsets = served.get(key, (0, 0, []))

@@ -5,7 +5,6 @@ The rules are those of ``DefaultMessageStore.load`` and ``start`` of RocketMQ 4.
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -275,9 +274,6 @@ class Broker:
         began = self._files[first].start
         self._rescan = (began, max(0, end - began))
         self._cut(end, highest)
-        if self._is_unclean and self.options.version < (5, 0, 0) and self._has_gap():
-            self._hang = "a segment is missing inside the log after an unclean stop"
-            return
         minimum = self._files[0].start if self._files else -1
         for (topic, queue_id), queue in self._queues.items():
             if not queue.correct_min(minimum):
@@ -289,11 +285,6 @@ class Broker:
             self._catch_up()
             for queue in self._queues.values():
                 queue.correct_min(minimum)
-
-    def _has_gap(self) -> bool:
-        starts = [one.start for one in self._files]
-        size = self.options.segment_nbytes
-        return any(b - a != size for a, b in itertools.pairwise(starts))
 
     def _first_file(self, highest: int) -> int:
         version, last = self.options.version, len(self._files) - 1

@@ -172,6 +172,7 @@ class BrokerForecast:
         Files, relative to the root.
     queues : dict
         ``changed``: queues that do not serve exactly the log's good records; ``unchanged``: count.
+        Batch queues are not forecast.
         ``None`` if it was not computed.
     keys_not_found : int or None
     rescan : dict
