@@ -53,7 +53,7 @@ def bench(
         ),
     ] = None,
     messages: Annotated[
-        int, typer.Option(min=1000, max=100_000_000, help="Messages in a store.")
+        int, typer.Option(metavar="N", min=1000, max=100_000_000, help="Messages in a store.")
     ] = 100_000,
     body: Annotated[
         int,
@@ -65,7 +65,7 @@ def bench(
         ),
     ] = "100",  # type: ignore[assignment]
     rounds: Annotated[
-        int, typer.Option(min=1, max=1000, help="Rounds; the medians are shown.")
+        int, typer.Option(metavar="N", min=1, max=1000, help="Rounds; the medians are shown.")
     ] = 5,
     only: Annotated[
         list[str] | None,

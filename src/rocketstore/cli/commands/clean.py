@@ -44,6 +44,7 @@ def clean(
         int | None,
         typer.Option(
             "--hours",
+            metavar="N",
             min=0,
             callback=configures("file_reserved_time"),
             help="Hours to keep messages [default: 72, or the configuration file's].",

@@ -68,7 +68,10 @@ def doctor(
         bool, typer.Option("--ill", "-x", help="Print nothing but what is ill.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="Findings that are listed; all count.")
+        int,
+        typer.Option(
+            "--limit", "-n", metavar="N", min=1, help="Findings that are listed; all count."
+        ),
     ] = 1000,
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="Severity from which on the exit status is 1.")

@@ -47,6 +47,7 @@ def find(
         typer.Option(
             "--topic",
             "-t",
+            metavar="TOPIC",
             callback=check_words,
             help="Only this topic.",
             autocompletion=complete_topics,

@@ -54,7 +54,11 @@ def get(
     offset: Annotated[
         int | None,
         typer.Option(
-            "--offset", "-o", min=0, help="First queue offset [default: the queue's first]."
+            "--offset",
+            "-o",
+            metavar="N",
+            min=0,
+            help="First queue offset [default: the queue's first].",
         ),
     ] = None,
     time: Annotated[
@@ -68,7 +72,7 @@ def get(
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="Maximum number of messages.")
+        int, typer.Option("--count", "-n", metavar="N", min=1, help="Maximum number of messages.")
     ] = 32,
     tags: TagsOption = None,
     where: WhereOption = None,

@@ -63,10 +63,12 @@ def put(
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help='The body as text; "-" reads stdin.')
     ] = None,
-    queue_id: Annotated[int, typer.Option("--queue", min=0, help="Queue id.")] = 0,
-    tags: Annotated[str | None, typer.Option("--tags", help="The message's tag.")] = None,
+    queue_id: Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Queue id.")] = 0,
+    tags: Annotated[
+        str | None, typer.Option("--tags", metavar="TAG", help="The message's tag.")
+    ] = None,
     keys: Annotated[
-        list[str] | None, typer.Option("--key", "-k", help="A key; repeatable.")
+        list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="A key; repeatable.")
     ] = None,
     properties: Annotated[
         list[str] | None,
@@ -76,7 +78,9 @@ def put(
         bool,
         typer.Option("--unique-key", help="Generate a unique key, like RocketMQ's client."),
     ] = False,
-    delay_level: Annotated[int, typer.Option("--delay-level", min=0, help="Delay level.")] = 0,
+    delay_level: Annotated[
+        int, typer.Option("--delay-level", metavar="N", min=0, help="Delay level.")
+    ] = 0,
     lines: Annotated[
         str | None,
         typer.Option(
@@ -87,7 +91,7 @@ def put(
         ),
     ] = None,
     skip: Annotated[
-        int, typer.Option("--skip", min=0, help="With --lines: skip so many lines.")
+        int, typer.Option("--skip", metavar="N", min=0, help="With --lines: skip so many lines.")
     ] = 0,
     each: Annotated[
         bool,
@@ -100,6 +104,7 @@ def put(
         str | None,
         typer.Option(
             "--broker-version",
+            metavar="VERSION",
             callback=check_version,
             help="RocketMQ version to write, e.g. 5.3.3.",
         ),

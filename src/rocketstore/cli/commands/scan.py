@@ -54,10 +54,13 @@ def scan(
     end: EndOption = None,
     start: Annotated[
         int | None,
-        typer.Option("--start", min=0, help="Log offset of the first record to read."),
+        typer.Option(
+            "--start", metavar="OFFSET", min=0, help="Log offset of the first record to read."
+        ),
     ] = None,
     stop: Annotated[
-        int | None, typer.Option("--stop", min=0, help="Log offset before which to stop.")
+        int | None,
+        typer.Option("--stop", metavar="OFFSET", min=0, help="Log offset before which to stop."),
     ] = None,
     limit: LimitOption = None,
     records: RecordsOption = RecordWord.LOG,

@@ -51,21 +51,37 @@ def tail(
     body_contains: BodyOption = None,
     where: WhereOption = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=0, help="Number of newest messages to begin with.")
+        int,
+        typer.Option(
+            "--count", "-n", metavar="N", min=0, help="Number of newest messages to begin with."
+        ),
     ] = 10,
     follow: Annotated[
         bool, typer.Option("--follow", "-F", help="Wait for new messages until interrupted.")
     ] = False,
     start: Annotated[
         int | None,
-        typer.Option("--start", min=0, help="Begin at this log offset instead of the newest."),
+        typer.Option(
+            "--start",
+            metavar="OFFSET",
+            min=0,
+            help="Begin at this log offset instead of the newest.",
+        ),
     ] = None,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.01, max=3600, help="Seconds between two polls.")
+        float,
+        typer.Option(
+            "--interval", metavar="SECONDS", min=0.01, max=3600, help="Seconds between two polls."
+        ),
     ] = 0.5,
     idle: Annotated[
         float | None,
-        typer.Option("--idle", min=0, help="With --follow: end after so many idle seconds."),
+        typer.Option(
+            "--idle",
+            metavar="SECONDS",
+            min=0,
+            help="With --follow: end after so many idle seconds.",
+        ),
     ] = None,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     commit_log: CommitLogOption = None,

@@ -47,7 +47,13 @@ def verify(
     ] = Level.CRC,
     limit: Annotated[
         int,
-        typer.Option("--limit", "-n", min=1, help="Maximum number of findings to list; all count."),
+        typer.Option(
+            "--limit",
+            "-n",
+            metavar="N",
+            min=1,
+            help="Maximum number of findings to list; all count.",
+        ),
     ] = 1000,
     index: IndexOption = None,
     delay_levels: Annotated[

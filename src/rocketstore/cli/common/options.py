@@ -225,16 +225,18 @@ FormatOption = Annotated[
 CheckJobsOption = Annotated[
     int | None,
     typer.Option(
-        "--jobs", "-j", min=1, max=256,
+        "--jobs", "-j", metavar="N", min=1, max=256,
         help="Threads; the answer is the same [default: the processors, at most 2; more do not "
         "help].",
     ),
 ]  # fmt: skip
 StartOption = Annotated[
-    int | None, typer.Option("--start", min=0, help="Only records from this log offset on.")
+    int | None,
+    typer.Option("--start", metavar="OFFSET", min=0, help="Only records from this log offset on."),
 ]
 StopOption = Annotated[
-    int | None, typer.Option("--stop", min=0, help="Only records before this log offset.")
+    int | None,
+    typer.Option("--stop", metavar="OFFSET", min=0, help="Only records before this log offset."),
 ]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print no progress and no notes on stderr.")
@@ -250,6 +252,7 @@ TopicsOption = Annotated[
     typer.Option(
         "--topic",
         "-t",
+        metavar="TOPIC",
         callback=check_words,
         help="Only this topic; repeatable.",
         autocompletion=complete_topics,
@@ -257,11 +260,15 @@ TopicsOption = Annotated[
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", "-k", callback=check_words, help="One complete key of the message."),
+    typer.Option(
+        "--key", "-k", metavar="KEY", callback=check_words, help="One complete key of the message."
+    ),
 ]
 UniqueKeyOption = Annotated[
     str | None,
-    typer.Option("--unique-key", "-u", callback=check_words, help="The message's unique key."),
+    typer.Option(
+        "--unique-key", "-u", metavar="KEY", callback=check_words, help="The message's unique key."
+    ),
 ]
 BodyOption = Annotated[
     str | None,
@@ -275,7 +282,9 @@ BodyOption = Annotated[
 ]
 LimitOption = Annotated[
     int | None,
-    typer.Option("--limit", "-n", min=1, help="Maximum number of messages [default: all]."),
+    typer.Option(
+        "--limit", "-n", metavar="N", min=1, help="Maximum number of messages [default: all]."
+    ),
 ]
 BeginOption = Annotated[
     str | None,

@@ -56,7 +56,10 @@ def consume(
         ),
     ],
     group: Annotated[
-        str, typer.Option("--group", "-g", callback=check_words, help="Consumer group.")
+        str,
+        typer.Option(
+            "--group", "-g", metavar="GROUP", callback=check_words, help="Consumer group."
+        ),
     ],
     where: WhereOption = None,
     start: Annotated[
@@ -70,7 +73,8 @@ def consume(
         ),
     ] = None,
     most: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, help="Maximum number of messages.")
+        int | None,
+        typer.Option("--max", "-n", metavar="N", min=1, help="Maximum number of messages."),
     ] = None,
     no_commit: Annotated[
         bool,

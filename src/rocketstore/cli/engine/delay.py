@@ -39,7 +39,7 @@ def delay(
         bool, typer.Option("--due", help="List the waiting messages, the next due one first.")
     ] = False,
     level: Annotated[
-        int | None, typer.Option("--level", min=1, help="Only this delay level.")
+        int | None, typer.Option("--level", metavar="N", min=1, help="Only this delay level.")
     ] = None,
     deliver: Annotated[
         bool, typer.Option("--deliver", help="Deliver what is due. Stop the broker first.")

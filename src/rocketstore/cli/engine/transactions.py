@@ -55,7 +55,13 @@ def transactions(
     ] = States.UNKNOWN,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", callback=check_words, help="Only of this producer group."),
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            callback=check_words,
+            help="Only of this producer group.",
+        ),
     ] = None,
     commit: Annotated[
         str | None,

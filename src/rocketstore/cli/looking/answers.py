@@ -29,7 +29,12 @@ LogPath = Annotated[
 JobsOption = Annotated[
     int | None,
     typer.Option(
-        "--jobs", "-j", min=1, max=256, help="Threads [default: the processors, at most 4]."
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=1,
+        max=256,
+        help="Threads [default: the processors, at most 4].",
     ),
 ]
 

@@ -34,7 +34,9 @@ def lag(
     path: StorePath,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", callback=check_words, help="Only this consumer group."),
+        typer.Option(
+            "--group", "-g", metavar="GROUP", callback=check_words, help="Only this consumer group."
+        ),
     ] = None,
     at: Annotated[
         str | None,

@@ -85,7 +85,9 @@ def du(
     ] = "topic",
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=1, help="Only the largest rows; the others in one."),
+        typer.Option(
+            "--limit", "-n", metavar="N", min=1, help="Only the largest rows; the others in one."
+        ),
     ] = None,
     start: StartOption = None,
     stop: StopOption = None,

@@ -87,6 +87,7 @@ def export(
         str | None,
         typer.Option(
             "--compression",
+            metavar="NAME",
             help="parquet: snappy, zstd, gzip, lz4, brotli, none; arrow: none, lz4, zstd; "
             "ndjson, csv: none, gzip [default: the first].",
         ),

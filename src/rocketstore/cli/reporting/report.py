@@ -50,7 +50,9 @@ def report(
     deep: Annotated[bool, typer.Option("--deep", help="Compare every checksum, too.")] = False,
     title: Annotated[
         str | None,
-        typer.Option("--title", callback=check_words, help="Heading [default: PATH]."),
+        typer.Option(
+            "--title", metavar="TEXT", callback=check_words, help="Heading [default: PATH]."
+        ),
     ] = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Show keys and hosts as salted hashes.")
@@ -62,6 +64,7 @@ def report(
         typer.Option(
             "--jobs",
             "-j",
+            metavar="N",
             min=1,
             max=256,
             help="Threads [default: the processors, at most 4].",

@@ -314,7 +314,10 @@ def export(
         ),
     ] = "topic",
     compression: Annotated[
-        str, typer.Option("--compression", help="snappy, zstd, gzip, lz4, brotli or none.")
+        str,
+        typer.Option(
+            "--compression", metavar="NAME", help="snappy, zstd, gzip, lz4, brotli or none."
+        ),
     ] = "snappy",
     topics: TopicsOption = None,
     tags: TagsOption = None,
@@ -487,7 +490,9 @@ def compact(
     ],
     topics: Annotated[
         list[str],
-        typer.Option("--topic", "-t", callback=check_words, help="A topic; repeatable."),
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC", callback=check_words, help="A topic; repeatable."
+        ),
     ],
     key: Annotated[
         str, typer.Option("--by", help="keys (all of KEYS as one key) or uniqKey.")

@@ -39,6 +39,7 @@ def load(
         typer.Option(
             "--topic",
             "-t",
+            metavar="TOPIC",
             callback=check_words,
             help="Topic for all rows [default: the column topic].",
         ),

@@ -57,7 +57,9 @@ SplitOption = Annotated[
 ]
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", callback=check_words, help="Only this topic; repeatable."),
+    typer.Option(
+        "--topic", "-t", metavar="TOPIC", callback=check_words, help="Only this topic; repeatable."
+    ),
 ]
 TagsOption = Annotated[
     list[str] | None,
@@ -66,7 +68,11 @@ TagsOption = Annotated[
 KeysOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--key", "-k", callback=check_words, help="Only messages with this key; repeatable."
+        "--key",
+        "-k",
+        metavar="KEY",
+        callback=check_words,
+        help="Only messages with this key; repeatable.",
     ),
 ]
 UnpackOption = Annotated[
