@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from rocketstore import formats
 from rocketstore.files.durable import READ_ONLY, is_zeros, list_folder, open_regular_file
 from rocketstore.mending.rebuilding import Rebuild
 from rocketstore.mending.steps import FileChange, content_of
+from rocketstore.mending.threads import each
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue, are_of_another_table
 
@@ -20,7 +22,7 @@ _UNIT = formats.CONSUME_QUEUE_UNIT.struct
 
 
 def queue_changes(
-    rebuild: Rebuild, target: Path, root: Path, wants: Callable[[str], bool]
+    rebuild: Rebuild, target: Path, root: Path, wants: Callable[[str], bool], jobs: int = 1
 ) -> dict[str, list[FileChange]]:
     """Return the queue files that differ, by topic.
 
@@ -32,24 +34,34 @@ def queue_changes(
         Where it built its files, and the store's root.
     wants : callable
         Whether a topic's queues are compared.
+    jobs : int
+        Queues that are compared at a time, each on a thread.
     """
+    queues = [queue for queue in rebuild.queues if wants(queue.topic)]
+    compare = functools.partial(_changes_of, target=target, root=root, start=rebuild.start)
     changes: dict[str, list[FileChange]] = {}
-    for queue in rebuild.queues:
-        if not wants(queue.topic):
-            continue
-        tables = [queue.queue] + ([queue.ext.queue] if queue.ext is not None else [])
-        for table in tables:
-            made = [file.path for file in table.files]
-            expired_nbytes = _expired_nbytes(queue)
-            if made and table is queue.queue:
-                _keep_expired(made[0], root, target, expired_nbytes, rebuild.start)
-                expired_nbytes = 0
-                if queue.topic == formats.TOPIC_SCHEDULE:
-                    for path in made:
-                        _keep_due_times(path, root, target)
-            found = _differences(made, target, root, expired_nbytes)
-            if found:
-                changes.setdefault(queue.topic, []).extend(found)
+    for queue, found in zip(queues, each(compare, queues, jobs), strict=True):
+        if found:
+            changes.setdefault(queue.topic, []).extend(found)
+    return changes
+
+
+def _changes_of(
+    queue: ConsumeQueue | BatchConsumeQueue, *, target: Path, root: Path, start: int
+) -> list[FileChange]:
+    """Return the files of one queue that differ; ``start``: of the log."""
+    tables = [queue.queue] + ([queue.ext.queue] if queue.ext is not None else [])
+    changes: list[FileChange] = []
+    for table in tables:
+        made = [file.path for file in table.files]
+        expired_nbytes = _expired_nbytes(queue)
+        if made and table is queue.queue:
+            _keep_expired(made[0], root, target, expired_nbytes, start)
+            expired_nbytes = 0
+            if queue.topic == formats.TOPIC_SCHEDULE:
+                for path in made:
+                    _keep_due_times(path, root, target)
+        changes += _differences(made, target, root, expired_nbytes)
     return changes
 
 

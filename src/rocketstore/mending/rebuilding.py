@@ -13,6 +13,9 @@ from rocketstore.directory.paths import StorePaths
 from rocketstore.dispatch.catching_up import catch_up
 from rocketstore.dispatch.dispatcher import CommitLogDispatcher
 from rocketstore.index.index_service import IndexPosition, IndexService
+from rocketstore.mending.threads import each
+from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queues.consume_queue import ConsumeQueue
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.status import RecordStatus
 from rocketstore.store.read_only import ReadOnlyParts
@@ -109,10 +112,10 @@ class Rebuild:
         """Log offset after the last record."""
         return self.old.log.max_offset
 
-    def run(self, progress: Progress | None) -> int:
+    def run(self, progress: Progress | None, jobs: int = 1) -> int:
         """Dispatch the whole log; return the number of units made.
 
-        Raises ``StoreFullError`` if the disk is full.
+        ``jobs`` threads sync the queues. Raises ``StoreFullError`` if the disk is full.
         """
         old, start = self.old, self.start
 
@@ -134,8 +137,7 @@ class Rebuild:
             status = catch_up(dispatcher, self.end, advance)
             if status != RecordStatus.END:
                 raise dispatcher.error(status)
-            for queue in self.queues:
-                queue.flush(queue.max_index)
+            each(_flush, list(self.queues), jobs)
             if self.index is not None:
                 self.index.flush(self.end)
             return int(dispatcher.kernel.dispatched_count)
@@ -148,3 +150,7 @@ class Rebuild:
         if self.index is not None:
             self.index.close()
         self.old.close()
+
+
+def _flush(queue: ConsumeQueue | BatchConsumeQueue) -> None:
+    queue.flush(queue.max_index)

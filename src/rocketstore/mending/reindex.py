@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
 
-from rocketstore.arguments import Progress, StoreOptions
+from rocketstore.arguments import Progress, StoreOptions, threads_of
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.paths import StorePaths
 from rocketstore.directory.place import check_platform, check_root
@@ -20,7 +20,7 @@ from rocketstore.files.durable import make_directories
 from rocketstore.mending.differences import index_changes, queue_changes, remove_others
 from rocketstore.mending.expired_units import ExpiredUnits
 from rocketstore.mending.rebuilding import Rebuild
-from rocketstore.mending.steps import Step
+from rocketstore.mending.steps import FileChange, Step
 from rocketstore.mending.switching import (
     Switch,
     forget,
@@ -81,6 +81,7 @@ def reindex(
     index: bool = True,
     what_if: bool = False,
     undo: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
     config: MessageStoreConfig | None = None,
     progress: Progress | None = None,
     **options: Unpack[StoreOptions],
@@ -103,6 +104,9 @@ def reindex(
         Build in a temporary folder, and only report what would be replaced.
     undo : path, optional
         Folder for the old files; below ``quarantine`` of the store if not given.
+    jobs : int, optional
+        Threads that sync and compare the queues that were built; default one for each processor, at
+        most 4. One thread reads the log.
     config : MessageStoreConfig, optional
     progress : callable, optional
         Called as ``progress(what, done, total)``.
@@ -137,7 +141,9 @@ def reindex(
     check_root(root, "r+")
     paths = StorePaths.of(root, settings)
     refuse_unfit(paths, settings)
-    job = _Reindex(paths, settings, progress, topics, queues=queues, index=index)
+    job = _Reindex(
+        paths, settings, progress, topics, queues=queues, index=index, jobs=threads_of(jobs, 4)
+    )
     began = time.monotonic()
     if what_if:
         with tempfile.TemporaryDirectory(prefix="rocketstore-") as folder:
@@ -162,12 +168,14 @@ class _Reindex:
         *,
         queues: bool,
         index: bool,
+        jobs: int,
     ) -> None:
         self.report = ReindexReport(str(paths.root), what_if=False)
         self._paths = paths
         self._config = config
         self._progress = progress
         self._topics = topics
+        self._jobs = jobs
         self._queues = queues
         self._index = index and config.message_index_enable and not topics
 
@@ -219,15 +227,16 @@ class _Reindex:
         """Build all files below ``target``; leave those that differ there, and return the steps."""
         rebuild = Rebuild(self._paths, self._config, target, index=self._index, clock=now_ms)
         try:
-            self.report.units = rebuild.run(self._progress)
+            self.report.units = rebuild.run(self._progress, self._jobs)
             self.report.queues = len(rebuild.queues)
             self.report.nbytes_read = rebuild.end - rebuild.start
             self.report.notes += self._assumed_sizes(rebuild)
             if rebuild.index is not None:
                 self.report.keys = sum(file.entry_count for file in rebuild.index.files)
             root = self._paths.root
-            changes = queue_changes(rebuild, target, root, self._wants) if self._queues else {}
+            changes: dict[str, list[FileChange]] = {}
             if self._queues:
+                changes = queue_changes(rebuild, target, root, self._wants, self._jobs)
                 expired = ExpiredUnits(rebuild, target, root, read_stated_ends(root))
                 for topic, found in expired.changes(self._wants).items():
                     changes.setdefault(topic, []).extend(found)

@@ -60,6 +60,17 @@ def reindex(
             callback=optional_path_word,
         ),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            metavar="N",
+            min=1,
+            max=256,
+            help="Threads that sync and compare the queues [default: the processors, at most 4].",
+        ),
+    ] = None,
     broker_version: BuiltVersionOption = None,
     broker_option: BuiltOptionsOption = None,
     commit_log: CommitLogOption = None,
@@ -95,6 +106,7 @@ def reindex(
             index=not queues_only,
             what_if=what_if,
             undo=None if undo is None else Path(undo),
+            jobs=jobs,
             progress=progress,
             config=settings,
         )
