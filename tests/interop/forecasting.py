@@ -127,7 +127,7 @@ def _take_queues(
         for row in everything["queues"]
     }  # fmt: skip
     known = {*wanted.offsets, *folders, *(key for key, row in served.items() if row[1])}
-    known -= wanted.batch_queues  # their forecast is none
+    known -= wanted.batch_queues  # of which there is no forecast
     changed = {}
     for key in known:
         low, high, offsets = served.get(key, (0, 0, []))

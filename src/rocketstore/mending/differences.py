@@ -11,9 +11,8 @@ from pathlib import Path
 
 from rocketstore import formats
 from rocketstore.files.durable import READ_ONLY, is_zeros, list_folder, open_regular_file
-from rocketstore.mending.rebuilding import Rebuild
+from rocketstore.mending.rebuilding import Rebuild, each
 from rocketstore.mending.steps import FileChange, content_of
-from rocketstore.mending.threads import each
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue, are_of_another_table
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rocketstore import formats
 from rocketstore.arguments import Progress
@@ -13,12 +15,14 @@ from rocketstore.directory.paths import StorePaths
 from rocketstore.dispatch.catching_up import catch_up
 from rocketstore.dispatch.dispatcher import CommitLogDispatcher
 from rocketstore.index.index_service import IndexPosition, IndexService
-from rocketstore.mending.threads import each
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queues.consume_queue import ConsumeQueue
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.status import RecordStatus
 from rocketstore.store.read_only import ReadOnlyParts
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 
 class Rebuild:
@@ -154,3 +158,19 @@ class Rebuild:
 
 def _flush(queue: ConsumeQueue | BatchConsumeQueue) -> None:
     queue.flush(queue.max_index)
+
+
+def each(call: Callable[[_Item], _Answer], items: Sequence[_Item], jobs: int) -> list[_Answer]:
+    """Return ``call(item)`` of each item, in their order; ``jobs`` run at a time.
+
+    The first error in that order is raised; calls that have not begun then do not begin.
+    """
+    if jobs == 1 or len(items) < 2:
+        return [call(item) for item in items]
+    with concurrent.futures.ThreadPoolExecutor(jobs, "rocketstore-mending") as pool:
+        tasks = [pool.submit(call, item) for item in items]
+        try:
+            return [task.result() for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()

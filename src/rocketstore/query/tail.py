@@ -210,7 +210,7 @@ class LogTail:
             yield from deliver("skip" if skipping else "fail")
             if skipping and self._trouble[0] == self.position:
                 self._trouble = (self.position, PATIENCE + 1)  # nothing follows: it is certain
-        except NoRecordError as error:  # the log was cut, or written again, since the look
+        except NoRecordError as error:  # the log was truncated since the look
             self._meet(error.damage)
         except (CorruptionError, MappedFileError, FileNotFoundError) as error:
             self._meet(error)

@@ -287,7 +287,7 @@ def test_files_that_are_open_need_no_refresh(
 def test_a_record_that_is_overwritten_between_look_and_delivery(
     root: Path, reader: Any, select: Any, comes_back: bool
 ) -> None:
-    # It was a ValueError, and ended the watch of a reader whose log was cut and written again.
+    # It was a ValueError, and ended the watch of a reader whose log was truncated and rewritten.
     tail = LogTail(reader, select=select)
     with rocketstore.open(root, "a", **OPTIONS) as writer:
         place = writer.put("T", b"new").physical_offset

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rocketstore.mending.threads import each
+from rocketstore.mending.rebuilding import each
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 9])
