@@ -6,7 +6,7 @@ import hashlib
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,17 @@ def snapshot(root: Path) -> dict[str, tuple[Any, ...]]:
         name = path.relative_to(root).as_posix()
         found[name] = (seen.st_mode, seen.st_uid, seen.st_mtime_ns, content)
     return found
+
+
+def _unit_offsets(root: Path) -> Iterator[int]:
+    """Yield the log offsets that units of queue files name."""
+    layout = formats.CONSUME_QUEUE_UNIT
+    for path in (root / "consumequeue").glob("*/*/*"):
+        content = path.read_bytes() if path.is_file() else b""
+        for at in range(0, len(content) - layout.nbytes + 1, layout.nbytes):
+            offset, nbytes, _ = layout.struct.unpack_from(content, at)
+            if 0 < nbytes < 2**31 - 1:
+                yield offset
 
 
 def _files(folder: Path) -> list[Path]:
@@ -228,6 +239,7 @@ class SeededStore:
         """Remember the damaged log, and which of its records are whole."""
         self.intact = self._intact()
         self.damaged = [path.read_bytes() for path in _files(self.root / "commitlog")]
+        self.named_end = max(_unit_offsets(self.root), default=-1)
 
     def _records(self) -> dict[int, bytes]:
         """Return the bytes of every good record by log offset."""
@@ -304,5 +316,7 @@ class SeededStore:
             assert at not in self.intact, f"the intact record at {at} is gone"
             if at in readable and any(one[place] == segment[place] for one in self.damaged):
                 continue  # no checksum covers what was changed
+            if at > max(self.named_end, *readable, -1) and not segment[place].strip(b"\0"):
+                continue  # it came last, and nothing that is left shows that it was there
             is_named = any(start <= at < stop for start, stop in ranges)
             assert is_named, f"the lost record at {at} is not named"

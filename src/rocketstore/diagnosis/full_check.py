@@ -136,12 +136,14 @@ class FullCheck:
     def report_findings(self, *, skips_records: bool) -> None:
         """Add what was found.
 
-        ``skips_records``: damage of the log was reported already, from its parsed records.
+        ``skips_records``: damage of the log was reported already, from its parsed records; only
+        what those do not show is added, such as a whole-record CRC.
         """
         if self.report is None:
             return
         for one in self.report.findings:
-            if one.kind == "record" and skips_records:
+            is_record = one.kind == "record" and one.offset is not None
+            if is_record and skips_records and self._findings.tells_offset(one.offset or 0):
                 continue
             self._add(one)
         remarks = {one.text: one for one in self.report.remarks}

@@ -174,6 +174,9 @@ class LogScan:
             if window is None:
                 self.status = RecordStatus.EMPTY  # the segment is missing
                 return
+            if self.offset - window.base_offset > window.stop:
+                self.status = RecordStatus.INCOMPLETE  # the segment's file ends before
+                return
             count, position, code = kernels.message.scan_records(
                 window.buffer,
                 self.offset - window.base_offset,

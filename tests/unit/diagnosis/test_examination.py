@@ -13,6 +13,7 @@ import pytest
 
 import rocketstore
 from golden.golden_stores import NAMES, unpack
+from rocketstore import formats
 from rocketstore.diagnosis.examination import doctor
 
 
@@ -258,3 +259,24 @@ def test_a_file_has_one_finding_of_a_code(name: str, spoiled: Any, tmp_path: Pat
     places = [(one.code, one.where[0].file) for one in findings if one.where]
     assert places
     assert len(places) == len(set(places)), places
+
+
+@pytest.mark.parametrize("level", ["full", "deep"])
+def test_a_record_that_only_its_whole_crc_shows_to_be_wrong(tmp_path: Path, level: str) -> None:
+    # The parsed records looked well, and what verify had found was left out beside them.
+    store = unpack("crc-5.3.3", tmp_path)
+    with rocketstore.open(store) as opened:
+        message = list(opened.scan())[20]
+    name = f"{message.physical_offset // 65536 * 65536:020d}"
+    place = message.physical_offset % 65536 + formats.RECORD_HEAD.at("born_timestamp")
+    path = store / "commitlog" / name
+    spoil(path, place, bytes([path.read_bytes()[place] ^ 1]))
+    verdict = doctor(store, level=level)
+    (finding,) = [one for one in verdict.findings if one.code.startswith("log.")]
+    assert finding.code == "log.record.crc"
+    assert finding.where[0].offset == message.physical_offset
+    plan = rocketstore.plan(store)
+    assert "log.fill" in {step.kind for step in plan.steps}
+    rocketstore.repair(store, plan)
+    with rocketstore.open(store) as opened:
+        assert sum(1 for _ in opened.scan()) > 100
