@@ -142,8 +142,7 @@ class FullCheck:
         if self.report is None:
             return
         for one in self.report.findings:
-            is_record = one.kind == "record" and one.offset is not None
-            if is_record and skips_records and self._findings.tells_offset(one.offset or 0):
+            if one.kind == "record" and skips_records and not self._is_only_its_crc(one):
                 continue
             self._add(one)
         remarks = {one.text: one for one in self.report.remarks}
@@ -153,6 +152,16 @@ class FullCheck:
                 self.notes.append(note)
             else:
                 self._take_remark(remark)
+
+    def _is_only_its_crc(self, one: Checked) -> bool:
+        """Return whether a damaged record is whole but for a CRC, and no finding is about it."""
+        if one.code != "log.record.crc" or one.offset is None:
+            return False
+        with open(one.path, "rb") as file:  # a regular file: verify has read it
+            file.seek(one.position)
+            stop = one.offset + int.from_bytes(file.read(4), "big")
+        told = self._findings.ranges
+        return not any(start < stop and one.offset < end for start, end in told)
 
     # --- findings -------------------------------------------------------------------------------
 
