@@ -160,8 +160,8 @@ class FullCheck:
         with open(one.path, "rb") as file:  # a regular file: verify has read it
             file.seek(one.position)
             stop = one.offset + int.from_bytes(file.read(4), "big")
-        told = self._findings.ranges
-        return not any(start < stop and one.offset < end for start, end in told)
+        known = self._findings.ranges
+        return not any(start < stop and one.offset < end for start, end in known)
 
     # --- findings -------------------------------------------------------------------------------
 
