@@ -120,8 +120,6 @@ class Dialect:
         Tables are read by fastjson 2 (5.4.0).
     max_dispatch_lag_files : int or None
         A broker recovers only this many log files (5.4.0), so dispatch may not lag further.
-    several_log_folders : bool
-        Commas in ``storePathCommitLog`` separate folders (4.9.2).
     """
 
     version: tuple[int, int, int]
@@ -316,10 +314,6 @@ class Dialect:
     @property
     def max_dispatch_lag_files(self) -> int | None:
         return 9 if self.version >= (5, 4, 0) else None
-
-    @property
-    def several_log_folders(self) -> bool:
-        return self.version >= (4, 9, 2)
 
     @classmethod
     def for_version(cls, version: str, *, allow_newer: bool = False) -> Dialect:

@@ -17,6 +17,8 @@ from rocketstore.files.mapped_file_queue import DirectoryListing, list_directori
 
 #: Separates several folders in a broker's storePathCommitLog.
 _SEPARATOR = ","
+#: The first version that divides it.
+_SEVERAL_SINCE = (4, 9, 2)
 
 
 @dataclass(frozen=True)
@@ -200,11 +202,10 @@ def configured_logs(config: MessageStoreConfig) -> tuple[str, ...]:
     if _SEPARATOR not in log or Path(log).is_dir():
         return (log,)
     version = config.broker_version
-    if (
-        version is not None
-        and not Dialect.for_version(version, allow_newer=True).several_log_folders
-    ):
-        return (log,)
+    if version is not None:
+        dialect = Dialect.for_version(version, allow_newer=True)
+        if dialect.version < _SEVERAL_SINCE:
+            return (log,)
     names = log.strip().split(_SEPARATOR)
     names += (config.read_only_commit_log_store_paths or "").strip().split(_SEPARATOR)
     return tuple(dict.fromkeys(name for name in names if name))

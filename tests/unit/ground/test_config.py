@@ -30,6 +30,7 @@ SPELLED = {
 ROCKETMQ = [
     "storePathRootDir",
     "storePathCommitLog",
+    "readOnlyCommitLogStorePaths",
     "mappedFileSizeCommitLog",
     "mappedFileSizeConsumeQueue",
     "enableConsumeQueueExt",
