@@ -9,12 +9,14 @@ from pathlib import Path
 
 import rocketstore
 
+#: Where the package under test is; other tests may have put further folders into ``sys.path``.
+SOURCE = str(Path(rocketstore.__file__).parent.parent)
 HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "rich", "typer", "logging.config", "asyncio")
 
 
 def test_import_loads_nothing_heavy() -> None:
     program = "import sys, rocketstore; print(' '.join(sys.modules))"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=environment, capture_output=True, text=True, check=False,
@@ -37,7 +39,7 @@ for mode in ("x", "r+", "r"):
 assert len(found) == 2
 print(" ".join(sys.modules))
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
     command = [sys.executable, "-c", program, tmp_path / "store"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -53,7 +55,7 @@ def test_every_public_name_is_there() -> None:
 def test_unknown_body_of_kernels_is_an_error() -> None:
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONPATH": SOURCE,
         "ROCKETSTORE_KERNELS": "fast",
     }
     done = subprocess.run(
