@@ -208,7 +208,7 @@ def configured_logs(config: MessageStoreConfig) -> tuple[str, ...]:
             return (log,)
     names = log.strip().split(_SEPARATOR)
     names += (config.read_only_commit_log_store_paths or "").strip().split(_SEPARATOR)
-    return tuple(dict.fromkeys(name for name in names if name))
+    return tuple(dict.fromkeys(name for name in names if name)) or (log,)
 
 
 def _log_of(root: Path, log: str, configured_root: str | None) -> Path:

@@ -149,7 +149,8 @@ def du(
     check_crc : bool
         Compare bodies with their CRCs; False is about twice as fast and finds less damage.
     jobs : int, optional
-        Threads, each with one segment; by default one for each processor, at most 4.
+        Threads, each with one segment; by default one for each processor, at most 4. Properties are
+        summed up by one.
     config : MessageStoreConfig, optional
         Names a log outside the root.
     progress : callable, optional
@@ -161,6 +162,8 @@ def du(
 
     Raises
     ------
+    UsageInterrupted
+        A ``KeyboardInterrupt``; it has the sums up to where another call goes on.
     ValueError
         For unknown names in ``by``, and a ``limit`` or ``jobs`` below 1.
     FileNotFoundError, MappedFileError, UnsafePathError, PermissionError

@@ -55,6 +55,7 @@ def last_line(*words: object, code: int = 0) -> dict[str, object]:
         ("/a,/b,/a", "/b,/c", None, ("/a", "/b", "/c")),
         ("/a", "/b", None, ("/a",)),
         ("/a,", "/b", None, ("/a", "/b")),
+        (",", None, None, (",",)),
         ("/a,/b", None, "4.9.1", ("/a,/b",)),
         ("/a,/b", None, "4.9.2", ("/a", "/b")),
         (None, "/b", None, ()),

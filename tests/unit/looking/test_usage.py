@@ -250,7 +250,7 @@ def test_both_parts_of_an_interrupted_sum_add_up(
     except module.UsageInterrupted as error:
         part = error.usage
     except KeyboardInterrupt:  # before the first sum
-        assert calls == 1
+        assert calls == 1 or jobs > 1  # threads may all have called once
         return
     rest = du(root, by, start=part.stop)
     assert part.start == whole.start < part.stop == rest.start < rest.stop == whole.stop
