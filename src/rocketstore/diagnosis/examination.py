@@ -320,6 +320,7 @@ class _Examination:
         LogCheck(
             self._image, self._content, self._findings, self._pointers, self._sizes.segment,
             is_unclean=self._is_unclean,
+            condemned=self._full.condemned if self._full is not None else (),
         ).run()  # fmt: skip
 
     # --- forecasts ------------------------------------------------------------------------------

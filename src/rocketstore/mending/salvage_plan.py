@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -265,7 +265,12 @@ class SalvagePlan:
 
 
 def make_plan(
-    log: CommitLog, queues: QueueTable, damaged: Sequence[DamagedRange], *, placeholders: bool
+    log: CommitLog,
+    queues: QueueTable,
+    damaged: Sequence[DamagedRange],
+    *,
+    placeholders: bool,
+    found: Collection[tuple[str, int, int]] = (),
 ) -> SalvagePlan:
     """Plan the replacement of the corrupt ranges of a log that was checked completely.
 
@@ -279,6 +284,8 @@ def make_plan(
         Ascending.
     placeholders : bool
         Keep the queue offsets of lost messages with empty ones.
+    found : collection of (topic, queue id, queue offset)
+        Messages that are not lost, although no good record has their place.
     """
     plan = SalvagePlan()
     stretches = [part for damage in damaged for part in _split(damage, log)]
@@ -290,6 +297,8 @@ def make_plan(
     ends = [stretch.stop for stretch in stretches]
     batch_topics = {queue.topic for queue in queues if isinstance(queue, BatchConsumeQueue)}
     for place in _Losses(log, queues, stretches).find():
+        if place[:3] in found:
+            continue
         able = placeholders and place.topic not in batch_topics | _WITHOUT_PLACEHOLDERS
         first = bisect.bisect_right(ends, place.low)
         last = bisect.bisect_left(ends, place.high) + 1

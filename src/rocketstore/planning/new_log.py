@@ -27,6 +27,7 @@ from rocketstore.log.misnamed_segments import claimed_start, hidden_segments
 from rocketstore.mending.salvage import SalvageJob
 from rocketstore.mending.salvage_plan import LostPlace, Stretch
 from rocketstore.mending.steps import FileChange, content_of
+from rocketstore.mending.wrong_bits import WrongBit, find_wrong_bits
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.status import RecordStatus
 from rocketstore.store.arguments import now_ms
@@ -34,6 +35,8 @@ from rocketstore.store.read_only import ReadOnlyParts
 
 Files = list[tuple[int, Path, int]]
 _STEP_NBYTES = 1 << 20
+#: Wrong bits of one file that are named.
+_MOST_TOLD = 20
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 
@@ -88,6 +91,14 @@ class _Job(SalvageJob):
         self._view = (paths, config, files)
         #: Log offset of good records that end a segment without room for its end marker.
         self.given_up: list[DamagedRange] = []
+        self.wrong_bits: list[WrongBit] = []
+
+    def find_moved(
+        self, parts: ReadOnlyParts, damaged: Sequence[DamagedRange]
+    ) -> set[tuple[str, int, int]]:
+        """Return the places of messages that one wrong bit moved to another place."""
+        self.wrong_bits = find_wrong_bits(parts.log, parts.queues, damaged)
+        return {one.place for one in self.wrong_bits}
 
     def open_parts(self) -> ReadOnlyParts:
         paths, config, files = self._view
@@ -99,13 +110,15 @@ class _Job(SalvageJob):
 
 @dataclass
 class LogChange:
-    """A file of the log that changes. ``kind``: of the step; ``ranges``: bytes that change."""
+    """A file of the log that changes. ``kind``: of the step; ``ranges``: bytes that change;
+    ``is_of_bits``: only wrong bits are inverted."""
 
     kind: str
     sentence: str
     change: FileChange
     ranges: list[tuple[int, int]]
     offset: int
+    is_of_bits: bool = False
 
 
 @dataclass
@@ -130,6 +143,8 @@ class NewLog:
         Log offsets of good records that are given up.
     cut_short : list of (start, stop)
         Log offsets past the ends of short files; nothing shows how many records were there.
+    wrong_bits : list of WrongBit
+        Bits that are inverted, so that messages are in their true queues.
     """
 
     files: Files = field(default_factory=list)
@@ -142,6 +157,7 @@ class NewLog:
     placeholders: list[dict[str, Any]] = field(default_factory=list)
     given_up: list[tuple[int, int]] = field(default_factory=list)
     cut_short: list[tuple[int, int]] = field(default_factory=list)
+    wrong_bits: list[WrongBit] = field(default_factory=list)
 
 
 class LogBuild:
@@ -188,6 +204,9 @@ class LogBuild:
         files = list(listing.files)
         if self._misnamed:
             files = self._with_true_names(files)
+        self._renamed = {
+            start for start, path, _ in files if path.name != formats.offset_to_file_name(start)
+        }
         job = _Job(
             self._paths, self._config, self._progress, files, placeholders=self._placeholders
         )
@@ -213,6 +232,7 @@ class LogBuild:
             path = self._build(job, segment.start, by_start.get(segment.start))
             by_start[segment.start] = path, self._size
         self._truncate(report.recovery.log_end, by_start)
+        new.wrong_bits = [one for one in job.wrong_bits if self._invert(one, by_start)]
         self._finish(by_start, {one.start: one.reason for one in report.segments})
         return new
 
@@ -307,6 +327,23 @@ class LogBuild:
         if stop > end:
             self.new.tail = end, stop
 
+    def _invert(self, bit: WrongBit, by_start: dict[int, tuple[Path, int]]) -> bool:
+        """Invert a bit of a record; return False if the new log lacks the record."""
+        base = bit.record - bit.record % self._size
+        if base not in by_start:
+            return False
+        path = by_start[base][0]
+        if not path.is_relative_to(self._target):
+            path = self._copy(base, path)
+            by_start[base] = path, self._size
+        fd = os.open(path, READ_WRITE)
+        try:
+            (old,) = os.pread(fd, 1, bit.at - base)
+            os.pwrite(fd, bytes((old ^ bit.mask,)), bit.at - base)
+        finally:
+            os.close(fd)
+        return True
+
     def _copy(self, start: int, source: Path) -> Path:
         path = self._path(start)
         old = MappedFile(source, start, self._size, self._paths.log_root)
@@ -350,7 +387,9 @@ class LogBuild:
             for one in self.new.stretches
             if start is not None and at <= one.start < at + self._size
         ]
+        bits = [one for one in self.new.wrong_bits if at <= one.at < at + self._size]
         tail = self.new.tail
+        is_of_bits = False
         is_cut = tail is not None and tail[0] < at + self._size and tail[1] > at
         if old is None or (old.size != self._size) or made is None:
             kind = "log.cut" if made is None and old is not None and old.size else "log.segment"
@@ -364,9 +403,14 @@ class LogBuild:
             kind = "log.cut"
             ranges = [(max(tail[0], at) - at, min(tail[1], at + self._size) - at)]
             sentence = f"{name}: what follows the last good record at {tail[0]} is zeroed"
+        elif bits and start not in self._renamed:
+            kind, sentence, is_of_bits = "log.fill", f"{name}: wrong bits are inverted", True
         else:
             kind, sentence = "log.segment", f"{name} gets the content that its name stands for"
-        self.new.changes.append(LogChange(kind, sentence, change, ranges, at))
+        if bits and made is not None:
+            sentence = "; ".join((sentence, *(one.sentence for one in bits[:_MOST_TOLD])))
+            ranges = sorted([*ranges, *((one.at - at, one.at - at + 1) for one in bits)])
+        self.new.changes.append(LogChange(kind, sentence, change, ranges, at, is_of_bits))
 
 
 @contextlib.contextmanager

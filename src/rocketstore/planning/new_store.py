@@ -18,11 +18,12 @@ from rocketstore.directory.checkpoint import StoreCheckpoint
 from rocketstore.directory.paths import StorePaths
 from rocketstore.errors import MappedFileError, RepairRefusedError
 from rocketstore.files.durable import write_file
+from rocketstore.log.continuity import good_batches, queue_order
 from rocketstore.mending.differences import index_changes, queue_changes, remove_others
 from rocketstore.mending.expired_units import ExpiredUnits
 from rocketstore.mending.rebuilding import Rebuild
 from rocketstore.mending.steps import FileChange, content_of
-from rocketstore.planning.new_log import LogBuild, NewLog, ViewedParts, losses_of
+from rocketstore.planning.new_log import LogBuild, LogChange, NewLog, ViewedParts, losses_of
 from rocketstore.planning.new_tables import TableBuild
 from rocketstore.planning.repair_plan import PlanStep, with_needs
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
@@ -50,6 +51,13 @@ _IF_NOT = {
 _IN_FILES = (
     *("queue.file.short", "queue.file.empty", "queue.unit.zeros", "queue.unit.wrong"),
     "queue.unit.beyond",
+)
+#: Disorder of queue offsets, as ``QueueOrder`` has it.
+_ORDER_CODES = ("queue.unit.gap", "queue.unit.repeat")
+#: What a wrong bit in a record's place leads to, the plainest first.
+_OF_WRONG_BITS = (
+    *("queue.unit.gap", "queue.unit.wrong", "queue.unit.repeat", "index.entry.wrong"),
+    *("index.entry.missing", "queue.missing", "queue.file.missing"),
 )
 _QUEUE_CODES = tuple(code for code in CODES if code.startswith("queue."))
 
@@ -108,6 +116,8 @@ class StoreBuild:
         self._queues: dict[tuple[str, int], str] = {}
         self._compared: set[str] = set()
         self._bounds: dict[tuple[str, int], tuple[int, int]] = {}
+        #: Folders of queues whose units fit the log as it will be.
+        self._righted: set[Path] = set()
         self.steps: tuple[PlanStep, ...] = ()
         self.losses: list[dict[str, Any]] = []
         self.by_repair: list[dict[str, Any]] = []
@@ -119,7 +129,7 @@ class StoreBuild:
         """Build. Raises ``RepairRefusedError`` if a person must act first."""
         self._refuse_blocked()
         codes = self._codes()
-        if not codes:
+        if not codes and not any(self._findings(*_ORDER_CODES)):
             return
         self._build_store(codes)
         self._set_foreign_aside()
@@ -169,16 +179,23 @@ class StoreBuild:
 
     def _build_store(self, codes: set[str]) -> None:
         parts = {code.partition(".")[0] for code in codes}
-        if not parts & {"log", "queue", "index", "checkpoint"} and not (
-            codes & {"store.unclean", "config.broken", "config.empty", "config.topic-missing"}
-            or codes & _CLAMPED.keys()
-            or "config.bak-used" in codes
+        has_disorder = any(self._findings(*_ORDER_CODES))
+        if (
+            not parts & {"log", "queue", "index", "checkpoint"}
+            and not has_disorder
+            and not (
+                codes & {"store.unclean", "config.broken", "config.empty", "config.topic-missing"}
+                or codes & _CLAMPED.keys()
+                or "config.bak-used" in codes
+            )
         ):
             return
         log = LogBuild(
             self._paths, self._config, self._target, placeholders=self._keeps_places,
             misnamed="log.segment.name" in codes, progress=self._progress,
         ).run()  # fmt: skip
+        if not codes and not log.wrong_bits:
+            return
         self._read_old()
         view = ViewedParts(self._paths, self._config, log.files, is_new=True)
         rebuild = Rebuild(
@@ -203,12 +220,25 @@ class StoreBuild:
                 self._bounds[queue.topic, queue.queue_id] = queue.min_index, queue.max_index
                 is_batch = isinstance(queue, BatchConsumeQueue)
                 self._queues[queue.topic, queue.queue_id] = "BatchCQ" if is_batch else ""
+            if log.wrong_bits:
+                self._judge_order_again(view)
             self._add_log_steps(log)
             self._add_queue_steps(rebuild, codes, is_log_new=bool(log.changes))
             self._add_index_steps(rebuild, codes, is_log_new=bool(log.changes))
         finally:
             rebuild.close()
         self._add_table_steps(codes)
+
+    def _judge_order_again(self, view: ViewedParts) -> None:
+        """Forget gaps and repeats in the queues' order that the new log does not have."""
+        log = view.log
+        order = queue_order(good_batches(log, max(log.min_offset, 0), log.max_offset))
+        gone = [
+            code
+            for code, places in zip(_ORDER_CODES, order, strict=True)
+            if not places
+        ]  # fmt: skip
+        self.left = [one for one in self.left if one["code"] not in gone]
 
     def _read_old(self) -> None:
         """Remember the bounds of the store's queues: those of expired messages are in no log."""
@@ -254,19 +284,26 @@ class StoreBuild:
             for start, stop in log.given_up
         ]  # fmt: skip
         self.placeholders = log.placeholders
+        folder = self._paths.consume_queue.relative_to(self._root)
+        self._righted = {folder / one.topic / f"{one.queue_id}" for one in log.wrong_bits}
         moved = [one for one in log.changes if one.kind == "log.segment"]
         for one in log.changes:
             if one.kind != "log.segment":
-                self._add(one.kind, self._code_of(one.offset, one.offset + 1)
-                          if not one.ranges else self._code_of(
-                              one.offset + one.ranges[0][0], one.offset + one.ranges[0][1]),
-                          one.sentence, [one.change], {one.change.path: one.ranges})  # fmt: skip
+                self._add(one.kind, self._code_of_change(one), one.sentence, [one.change],
+                          {one.change.path: one.ranges})  # fmt: skip
         if moved:
             self._add(
                 "log.segment", self._segment_code(), "; ".join(one.sentence for one in moved[:20]),
                 [one.change for one in moved],
                 {one.change.path: one.ranges for one in moved if one.ranges},
             )  # fmt: skip
+
+    def _code_of_change(self, change: LogChange) -> str:
+        if change.is_of_bits:
+            found = {one.code for one in self._verdict.findings}
+            return next((code for code in _OF_WRONG_BITS if code in found), "log.record.shape")
+        first, last = change.ranges[0] if change.ranges else (0, 1)
+        return self._code_of(change.offset + first, change.offset + last)
 
     def _segment_code(self) -> str:
         for one in self._verdict.findings:
@@ -436,7 +473,7 @@ class StoreBuild:
             )
         if changes:
             mine = sorted(code for code in codes if code.startswith("checkpoint."))
-            reason = mine[0] if mine else sorted(codes)[0]
+            reason = mine[0] if mine else min(codes, default=self._steps[0].reason)
             sentence = f"the checkpoint says that all is on disk up to {self._newest}"
             self._add("checkpoint.write", reason, sentence, changes)
         if "store.unclean" in codes:
@@ -492,7 +529,7 @@ class StoreBuild:
         changed = {one.path for step in self.steps for one in step.files}
         for one in self._findings(*_IN_FILES):
             for place in one.where:
-                if place.file not in changed:
+                if place.file not in changed and Path(place.file).parent not in self._righted:
                     raise RepairRefusedError(
                         f"{place.file}: {one.what} ({one.code}), and no step changes this file; "
                         f"see rocketstore verify {self._root}"
