@@ -145,8 +145,8 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     ("queue.unit.beyond", _E, "none", "cuts", "Units name records past the log's end",
      "The records that they name are gone.", "It truncates the queue at the log's end.", "plan"),
     ("queue.unit.gap", _E, "lost", "none", "Queue offsets are missing in the records",
-     "Messages between them are lost, or the records were renumbered.",
-     "It skips the gap.", ""),
+     "Messages between them are lost, or a wrong bit moved them to another queue.",
+     "It skips the gap.", "plan"),
     ("queue.unit.repeat", _E, "doubled", "hides", "Two records have the same queue offset",
      "One of the two messages is not served.", "It serves one of them.", ""),
     ("queue.behind", _W, "late", "mends", "The log is ahead of the queues",
@@ -304,7 +304,6 @@ _BY_HAND = {
     "log.segment.unreadable": "give this user read access, or restore the segment",
     "config.queue-type": "set queue.type of the topic to the type of its queues",
     "timer.beyond": "restore timerwheel, timerlog and config/timercheck together from a backup",
-    "queue.unit.gap": "no command brings the messages back; see rocketstore verify",
     "queue.unit.repeat": "see rocketstore verify; a segment of another store may be in the log",
 }
 #: What saves more than a plan can, if it is possible.

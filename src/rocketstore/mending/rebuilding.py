@@ -167,8 +167,19 @@ def each(call: Callable[[_Item], _Answer], items: Sequence[_Item], jobs: int) ->
     """
     if jobs == 1 or len(items) < 2:
         return [call(item) for item in items]
+    failed: list[int] = []
+
+    def attempt(number: int) -> _Answer:
+        if any(earlier < number for earlier in failed):
+            raise concurrent.futures.CancelledError
+        try:
+            return call(items[number])
+        except BaseException:
+            failed.append(number)
+            raise
+
     with concurrent.futures.ThreadPoolExecutor(jobs, "rocketstore-mending") as pool:
-        tasks = [pool.submit(call, item) for item in items]
+        tasks = [pool.submit(attempt, number) for number in range(len(items))]
         try:
             return [task.result() for task in tasks]
         finally:

@@ -173,7 +173,8 @@ class StoreBuild:
                 why = action.why if action is not None else CODES[one.code].means
                 raise RepairRefusedError(f"{one.what} ({one.code}); first, {why}")
             if one.code in LEFT_CODES:
-                self.left.append({"code": one.code, "sentence": one.what})
+                why = "; no record of the log fits there" if one.code == "queue.unit.gap" else ""
+                self.left.append({"code": one.code, "sentence": one.what + why})
 
     # --- log, queues, index -------------------------------------------------------------------
 

@@ -138,7 +138,9 @@ def lost_count(losses: Sequence[dict[str, Any]]) -> int:
 
 
 def _print_text(found: RepairPlan, path: Path, output: str) -> None:
-    if found.empty:
+    if found.empty and found.left:
+        print_text("No step of a plan is possible.")
+    elif found.empty:
         print_text("Nothing is to be done.", style="green")
     for step in found.steps:
         room = f", {format_size(step.room_nbytes)}" if step.room_nbytes else ""
