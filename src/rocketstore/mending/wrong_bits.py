@@ -164,6 +164,8 @@ class _Survey:
     gaps: list[_Gap | None] = field(default_factory=list)
     #: By log offset.
     odd: dict[int, _Record] = field(default_factory=dict)
+    #: Log offsets of records whose place another one claims, too.
+    contested: set[int] = field(default_factory=set)
 
     def take(self, batch: RecordBatch) -> None:
         """Follow the records of a batch."""
@@ -207,8 +209,12 @@ class _Survey:
                 lacking = _Gap(*key, range(end, number), place, at)
                 self.gaps[gap] = lacking if number > end else None
             queue.before = None
-        else:
-            return number < queue.last  # of two records for one place either may be wrong
+        elif number < queue.last:
+            return True
+        else:  # of two records for one place either may be wrong
+            if len(self.contested) < _MOST_ODD:
+                self.contested |= {queue.place, at}
+            return False
         queue.end, queue.place, queue.last, queue.odd = following, at, number, at
         return True
 
@@ -224,12 +230,16 @@ def _record_of(batch: RecordBatch, number: int) -> _Record:
 
 
 def find_wrong_bits(
-    log: CommitLog, queues: QueueTable, damaged: Sequence[DamagedRange]
+    log: CommitLog,
+    queues: QueueTable,
+    damaged: Sequence[DamagedRange],
+    *,
+    is_orderly_stop: bool,
 ) -> list[WrongBit]:
     """Find complete records with a wrong bit in topic, queue id, queue offset or transaction type.
 
     Such a record fills a gap of its true queue but for one bit. Besides, the queue's old unit names
-    it, or it is between the gap's neighbours in the log and fits nowhere else.
+    it, or it is between the gap's neighbours in the log; and it does not fit where it claims to be.
 
     Parameters
     ----------
@@ -239,6 +249,8 @@ def find_wrong_bits(
         As the files have them.
     damaged : sequence of DamagedRange
         Ranges that are replaced as a whole.
+    is_orderly_stop : bool
+        The store was closed in order.
 
     Returns
     -------
@@ -250,7 +262,11 @@ def find_wrong_bits(
     survey = _Survey()
     for batch in _batches(log):
         survey.take(batch)
-    named = _by_record(_named_by_units(log, queues, survey))
+    out_of_place = survey.odd.keys() | survey.contested
+    named = _by_record(
+        one for one in _named_by_units(log, queues, survey, is_orderly_stop=is_orderly_stop)
+        if one.record in out_of_place
+    )  # fmt: skip
     fitting = _by_record(_fitting(survey))
     # Two places for one record, or two records for one place, are no evidence.
     sure = [bits.pop() for bits in (fitting | named).values() if len(bits) == 1]
@@ -315,11 +331,16 @@ def _units_past_end(
             yield number, unit
 
 
-def _named_by_units(log: CommitLog, queues: QueueTable, survey: _Survey) -> Iterator[WrongBit]:
-    """Yield the wrong bits of records that the unit of a missing queue offset names."""
+def _named_by_units(
+    log: CommitLog, queues: QueueTable, survey: _Survey, *, is_orderly_stop: bool
+) -> Iterator[WrongBit]:
+    """Yield the wrong bits of records that the unit of a missing queue offset names.
+
+    Past a queue's last record a unit may be stale after a crash: the log was written again there.
+    """
     ends = {key: queue.end for key, queue in survey.queues.items()}
     for queue in _plain(queues):
-        for number, unit in _units_past_end(log, queue, ends):
+        for number, unit in _units_past_end(log, queue, ends) if is_orderly_stop else ():
             yield from _bit_at(log, unit, queue, number)
         known = survey.queues.get((queue.topic, queue.queue_id))
         first = known.first if known is not None else queue.min_index

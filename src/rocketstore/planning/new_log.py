@@ -97,7 +97,9 @@ class _Job(SalvageJob):
         self, parts: ReadOnlyParts, damaged: Sequence[DamagedRange]
     ) -> set[tuple[str, int, int]]:
         """Return the places of messages that one wrong bit moved to another place."""
-        self.wrong_bits = find_wrong_bits(parts.log, parts.queues, damaged)
+        self.wrong_bits = find_wrong_bits(
+            parts.log, parts.queues, damaged, is_orderly_stop=not parts.facts.aborted
+        )
         return {one.place for one in self.wrong_bits}
 
     def open_parts(self) -> ReadOnlyParts:

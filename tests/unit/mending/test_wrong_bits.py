@@ -174,6 +174,26 @@ def test_a_new_topic_beside_a_lost_message_is_left(tmp_path: Path) -> None:
     assert _log(path) == before
 
 
+@pytest.mark.parametrize("is_unclean", [True, False])
+def test_a_stale_unit_is_no_evidence(tmp_path: Path, *, is_unclean: bool) -> None:
+    """A crash lost the newest message, and another of the same size took its place in the log."""
+    path = tmp_path / "store"
+    for number, topics in enumerate((("other", "order0"), ("other", "order1"))):
+        shutil.copytree(path, tmp_path / "old") if number else None
+        shutil.rmtree(path, ignore_errors=True)
+        with rocketstore.open(path, "x", **SIZES) as store:
+            for topic in topics:
+                assert store.put(topic, b"body").ok
+    shutil.rmtree(path / "consumequeue")
+    shutil.copytree(tmp_path / "old" / "consumequeue", path / "consumequeue")
+    if is_unclean:
+        (path / "abort").touch()
+    before = _log(path)
+    bits = [s for s in _mend(path) if "wrong bit" in s]
+    assert bool(bits) != is_unclean
+    assert (_log(path) == before) == is_unclean
+
+
 def test_a_wrong_bit_beside_other_damage(root: Path, sound: Path) -> None:
     """The place of a record that is found gets no placeholder."""
     records = _records(root)
