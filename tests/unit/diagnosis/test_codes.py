@@ -64,7 +64,8 @@ def test_a_plan_is_not_written_into_its_store(
 
 
 def test_what_a_plan_refuses_or_leaves_names_no_plan() -> None:
-    for name in BLOCKING_CODES | LEFT_CODES:
+    """But a plan may find the wrong bit that explains a gap."""
+    for name in (BLOCKING_CODES | LEFT_CODES) - {"queue.unit.gap"}:
         action = action_for(name, "store")
         assert action is None or "plan" not in action.command, name
 
