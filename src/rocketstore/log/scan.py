@@ -135,6 +135,10 @@ class LogScan:
         ``RecordFlags``. With CHECK_BODY_CRC, the flags of each segment are added.
     delay_ms : tuple of int
         Delay levels, for the tags code of delayed records.
+    capacity : int
+        Records of a batch.
+    releases_pages : bool
+        Release the pages that were passed; else the caller does.
 
     Attributes
     ----------
@@ -152,8 +156,11 @@ class LogScan:
         flags: int,
         delay_ms: tuple[int, ...] = (),
         capacity: int = CAPACITY,
+        *,
+        releases_pages: bool = True,
     ) -> None:
         self.offset = start
+        self._releases_pages = releases_pages
         self.status = RecordStatus.END
         self._log = log
         self._stop = stop
@@ -187,7 +194,8 @@ class LogScan:
                 self._rows,
                 self._delay_ms,
             )
-            pages.move(window.file, self.offset - window.base_offset, position)
+            if self._releases_pages:
+                pages.move(window.file, self.offset - window.base_offset, position)
             self.offset = window.base_offset + position
             self.status = RecordStatus(code)
             if count:

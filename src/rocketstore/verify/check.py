@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 
     from rocketstore.files.mapped_file import MappedFile
     from rocketstore.verify.beside.surroundings import Surroundings
-    from rocketstore.verify.index import BatchKeys, IndexCheck
+    from rocketstore.verify.index import IndexCheck
+    from rocketstore.verify.index_entries import BatchKeys
     from rocketstore.verify.queues import NumberedQueues, QueuesCheck
 
 #: Records per batch.
-_BATCH_COUNT = 8192
+_BATCH_COUNT = 4096
 _Item = TypeVar("_Item")
-#: Items that are prepared, or in preparation, besides the one in use.
-_MOST_WAITING = 2
+#: Items that are prepared, or in preparation, besides the one in use: enough for the time in which
+#: gathered records are compared.
+_MOST_WAITING = 12
 
 
 def verify_parts(
@@ -251,7 +253,10 @@ class _StoreCheck:
             edges = [*scope.hidden, *([self._crc_offset] if is_before else [])]
             stop = min([scope.stop, *(edge for edge in edges if edge > offset)])
             flags = self._flags(has_crc=not is_before)
-            scan = LogScan(scope.log, offset, stop, flags, self._delay_ms, _BATCH_COUNT)
+            scan = LogScan(
+                scope.log, offset, stop, flags, self._delay_ms, _BATCH_COUNT,
+                releases_pages=self.pages is None,
+            )  # fmt: skip
             self._prepare(offset, stop)
             batches = self._numbered(scan, stop, queues, index)
             with contextlib.closing(ahead(batches) if self.reads_ahead else batches) as numbered:

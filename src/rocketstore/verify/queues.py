@@ -111,8 +111,10 @@ class QueuesCheck:
             in_batches = queued & is_batch[numbers]
             self._take_batch_records(batch, np.flatnonzero(in_batches))
             queued &= ~in_batches
-        self._gathered.append((numbers[queued], *(columns[name][queued] for name in _COLUMNS)))
-        self._gathered_count += int(queued.sum())
+        rows = slice(None) if queued.all() else queued
+        parts = (numbers[rows], *(columns[name][rows].copy() for name in _COLUMNS))
+        self._gathered.append(parts)
+        self._gathered_count += len(parts[0])
         if self._gathered_count >= _GATHER_COUNT:
             self._hand_out()
 

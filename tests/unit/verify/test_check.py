@@ -425,7 +425,8 @@ def test_a_long_index_file_is_judged_as_a_short_one(
         flip(path, at, 1)
     short = check(store_root)
     monkeypatch.setattr("rocketstore.verify.index._MOST_MAPPED_NBYTES", 0)
-    monkeypatch.setattr("rocketstore.verify.index._CHUNK_ENTRIES", 7)
+    for module in ("index", "index_entries"):
+        monkeypatch.setattr(f"rocketstore.verify.{module}.CHUNK_ENTRIES", 7)
     long = check(store_root)
     assert long.findings == short.findings
     assert long.notes == short.notes

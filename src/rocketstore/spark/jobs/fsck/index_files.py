@@ -21,7 +21,8 @@ from rocketstore.index.geometry import choose_geometry, explain, index_paths
 from rocketstore.index.index_file import IndexFile
 from rocketstore.sources.files import local_path, read_at, remote_files
 from rocketstore.status import KernelStatus
-from rocketstore.verify.index import EntryStream, check_file
+from rocketstore.verify.index import check_file
+from rocketstore.verify.index_entries import EntryStream
 from rocketstore.verify.report import VerifyReport
 
 _DEFAULT = (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
