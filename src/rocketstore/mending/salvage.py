@@ -292,12 +292,11 @@ class SalvageJob:
             losses = find_losses(
                 parts.log, facts, self.listed, self._progress, list(parts.queues), parts.index
             )
-            damaged = losses.damaged
+            damaged, found = self.set_right(parts, losses.damaged)
             # Units show messages that were past the end that is left.
             end = max([parts.log.max_offset, *(damage.stop for damage in damaged)])
             for queue in parts.queues:
                 queue.recover(end, whole=False)
-            found = self.find_moved(parts, damaged)
             self.plan = make_plan(
                 parts.log, parts.queues, damaged, placeholders=self._placeholders, found=found
             )
@@ -321,12 +320,13 @@ class SalvageJob:
         refuse_unfit(self._paths, self._config)
         return ReadOnlyParts(self._paths, self._config, derive="none", clock=now_ms, progress=None)
 
-    def find_moved(
-        self, parts: ReadOnlyParts, damaged: Sequence[DamagedRange]
-    ) -> set[tuple[str, int, int]]:
-        """Return topic, queue id and queue offset of lost messages that are found elsewhere."""
-        del parts, damaged
-        return set()
+    def set_right(
+        self, parts: ReadOnlyParts, damaged: list[DamagedRange]
+    ) -> tuple[list[DamagedRange], set[tuple[str, int, int]]]:
+        """Return what of the damage is lost, and topic, queue id and queue offset of messages that
+        only seem to be."""
+        del parts
+        return damaged, set()
 
     def list_segments(self) -> list[tuple[int, Path, int]]:
         """Return start, path and size of the log's files, including empty ones."""

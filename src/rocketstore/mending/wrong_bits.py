@@ -157,7 +157,7 @@ class _Queue:
 
 
 @dataclass
-class _Survey:
+class Survey:
     """Follows all queues through the log and collects gaps and records out of place."""
 
     queues: dict[_Key, _Queue] = field(default_factory=dict)
@@ -166,6 +166,27 @@ class _Survey:
     odd: dict[int, _Record] = field(default_factory=dict)
     #: Log offsets of records whose place another one claims, too.
     contested: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, log: CommitLog) -> Survey:
+        """Follow all good records of a log."""
+        survey = cls()
+        for batch in _batches(log):
+            survey.take(batch)
+        return survey
+
+    def lacks(self, topic: str, queue_id: int, queue_offset: int, offset: int) -> bool:
+        """Return whether a queue lacks a record that would be at this offset of the log."""
+        queue = self.queues.get((topic, queue_id))
+        if queue is None or (queue_offset == queue.end and offset > queue.place):
+            return True
+        if queue_offset < queue.first:
+            return queue_offset + 1 == queue.first
+        return any(
+            gap is not None and gap[:2] == (topic, queue_id) and queue_offset in gap.numbers
+            and gap.low < offset < gap.high
+            for gap in self.gaps
+        )  # fmt: skip
 
     def take(self, batch: RecordBatch) -> None:
         """Follow the records of a batch."""
@@ -259,9 +280,7 @@ def find_wrong_bits(
     """
     if _is_orderly(log, queues):
         return []
-    survey = _Survey()
-    for batch in _batches(log):
-        survey.take(batch)
+    survey = Survey.of(log)
     out_of_place = survey.odd.keys() | survey.contested
     named = _by_record(
         one for one in _named_by_units(log, queues, survey, is_orderly_stop=is_orderly_stop)
@@ -332,7 +351,7 @@ def _units_past_end(
 
 
 def _named_by_units(
-    log: CommitLog, queues: QueueTable, survey: _Survey, *, is_orderly_stop: bool
+    log: CommitLog, queues: QueueTable, survey: Survey, *, is_orderly_stop: bool
 ) -> Iterator[WrongBit]:
     """Yield the wrong bits of records that the unit of a missing queue offset names.
 
@@ -374,7 +393,7 @@ def _read(log: CommitLog, offset: int) -> _Record | None:
     return None
 
 
-def _fitting(survey: _Survey) -> Iterator[WrongBit]:
+def _fitting(survey: Survey) -> Iterator[WrongBit]:
     """Yield the wrong bits of records out of place that a gap around them lacks."""
     by_key: dict[tuple[int, int], list[_Gap]] = {}
     for gap in survey.gaps:

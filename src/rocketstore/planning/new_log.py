@@ -24,6 +24,7 @@ from rocketstore.index.index_service import IndexService
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.damage import DamagedRange
 from rocketstore.log.misnamed_segments import claimed_start, hidden_segments
+from rocketstore.mending.damaged_bits import find_damaged_bits
 from rocketstore.mending.salvage import SalvageJob
 from rocketstore.mending.salvage_plan import LostPlace, Stretch
 from rocketstore.mending.steps import FileChange, content_of
@@ -93,14 +94,18 @@ class _Job(SalvageJob):
         self.given_up: list[DamagedRange] = []
         self.wrong_bits: list[WrongBit] = []
 
-    def find_moved(
-        self, parts: ReadOnlyParts, damaged: Sequence[DamagedRange]
-    ) -> set[tuple[str, int, int]]:
-        """Return the places of messages that one wrong bit moved to another place."""
-        self.wrong_bits = find_wrong_bits(
+    def set_right(
+        self, parts: ReadOnlyParts, damaged: list[DamagedRange]
+    ) -> tuple[list[DamagedRange], set[tuple[str, int, int]]]:
+        """Find the records that one inverted bit makes good, or moves to their true place."""
+        whole = find_damaged_bits(parts.log, damaged)
+        kept = {one.start for one, _ in whole}
+        damaged = [one for one in damaged if one.start not in kept]
+        moved = find_wrong_bits(
             parts.log, parts.queues, damaged, is_orderly_stop=not parts.facts.aborted
         )
-        return {one.place for one in self.wrong_bits}
+        self.wrong_bits = sorted([*(bit for _, bit in whole), *moved])
+        return damaged, {one.place for one in self.wrong_bits}
 
     def open_parts(self) -> ReadOnlyParts:
         paths, config, files = self._view
@@ -113,14 +118,14 @@ class _Job(SalvageJob):
 @dataclass
 class LogChange:
     """A file of the log that changes. ``kind``: of the step; ``ranges``: bytes that change;
-    ``is_of_bits``: only wrong bits are inverted."""
+    ``records``: log offsets of records, if only their wrong bits are inverted."""
 
     kind: str
     sentence: str
     change: FileChange
     ranges: list[tuple[int, int]]
     offset: int
-    is_of_bits: bool = False
+    records: tuple[int, ...] = ()
 
 
 @dataclass
@@ -391,7 +396,7 @@ class LogBuild:
         ]
         bits = [one for one in self.new.wrong_bits if at <= one.at < at + self._size]
         tail = self.new.tail
-        is_of_bits = False
+        records: tuple[int, ...] = ()
         is_cut = tail is not None and tail[0] < at + self._size and tail[1] > at
         if old is None or (old.size != self._size) or made is None:
             kind = "log.cut" if made is None and old is not None and old.size else "log.segment"
@@ -406,13 +411,14 @@ class LogBuild:
             ranges = [(max(tail[0], at) - at, min(tail[1], at + self._size) - at)]
             sentence = f"{name}: what follows the last good record at {tail[0]} is zeroed"
         elif bits and start not in self._renamed:
-            kind, sentence, is_of_bits = "log.fill", f"{name}: wrong bits are inverted", True
+            kind, sentence = "log.fill", f"{name}: wrong bits are inverted"
+            records = tuple(one.record for one in bits)
         else:
             kind, sentence = "log.segment", f"{name} gets the content that its name stands for"
         if bits and made is not None:
             sentence = "; ".join((sentence, *(one.sentence for one in bits[:_MOST_TOLD])))
             ranges = sorted([*ranges, *((one.at - at, one.at - at + 1) for one in bits)])
-        self.new.changes.append(LogChange(kind, sentence, change, ranges, at, is_of_bits))
+        self.new.changes.append(LogChange(kind, sentence, change, ranges, at, records))
 
 
 @contextlib.contextmanager

@@ -256,8 +256,15 @@ class StoreBuild:
             parts.close()
 
     def _code_of(self, start: int, stop: int) -> str:
-        """Return the code of the finding about a range of the log."""
+        """Return the code of the finding about a range of the log, or of the log's first."""
+        found = self._code_at(start, stop)
+        if found is not None:
+            return found
         codes = [one.code for one in self._verdict.findings if one.code.startswith("log.")]
+        fitting = [code for code in codes if code not in ("log.ghost", "log.clock")]
+        return fitting[0] if fitting else "log.torn"
+
+    def _code_at(self, start: int, stop: int) -> str | None:
         for one in self._verdict.findings:
             for place in one.where:
                 if not one.code.startswith("log.") or place.offset is None:
@@ -265,8 +272,7 @@ class StoreBuild:
                 end = place.offset + max(place.nbytes or 1, 1)
                 if place.offset < stop and start < end and one.severity != "note":
                     return one.code
-        fitting = [code for code in codes if code not in ("log.ghost", "log.clock")]
-        return fitting[0] if fitting else "log.torn"
+        return None
 
     def _add_log_steps(self, log: NewLog) -> None:
         times = sorted(
@@ -300,7 +306,10 @@ class StoreBuild:
             )  # fmt: skip
 
     def _code_of_change(self, change: LogChange) -> str:
-        if change.is_of_bits:
+        for start in change.records:
+            if (code := self._code_at(start, start + 1)) is not None:
+                return code
+        if change.records:
             found = {one.code for one in self._verdict.findings}
             return next((code for code in _OF_WRONG_BITS if code in found), "log.record.shape")
         first, last = change.ranges[0] if change.ranges else (0, 1)
