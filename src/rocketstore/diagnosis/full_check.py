@@ -168,6 +168,9 @@ class FullCheck:
             with open(one.path, "rb") as file:  # a regular file: verify has read it
                 file.seek(one.position)
                 stop = one.offset + int.from_bytes(file.read(4), "big")
+        elif self.report is not None:
+            ends = [end for start, end in self.report.damaged if start == one.offset]
+            stop = max([stop, *ends])
         known = self._findings.ranges
         return any(start < stop and one.offset < end for start, end in known)
 

@@ -483,7 +483,8 @@ class StoreBuild:
             )
         if changes:
             mine = sorted(code for code in codes if code.startswith("checkpoint."))
-            reason = mine[0] if mine else min(codes, default=self._steps[0].reason)
+            others = sorted(codes) or [self._steps[0].reason]
+            reason = (mine or others)[0]
             sentence = f"the checkpoint says that all is on disk up to {self._newest}"
             self._add("checkpoint.write", reason, sentence, changes)
         if "store.unclean" in codes:

@@ -135,6 +135,7 @@ def verify_parts(
         scope.counts.pop(name, None)  # included in that note
     note_foreign(scope)
     write_notes(report, scope.counts)
+    report.damaged = scope.damaged()
     report.duration_s = time.monotonic() - began
     return report
 

@@ -96,6 +96,8 @@ class VerifyReport:
         Irregularities that are allowed, in words.
     remarks : list of Remark
         Those of the notes that have a code.
+    damaged : list of (start, stop)
+        Log offsets of ranges without records.
     duration_s : float
     max_findings : int
         Limit on the length of ``findings``.
@@ -114,6 +116,7 @@ class VerifyReport:
     finding_counts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
+    damaged: list[tuple[int, int]] = field(default_factory=list)
     duration_s: float = 0.0
     max_findings: int = 1000
 

@@ -130,7 +130,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _summary(report: VerifyReport, steps: list[Advice]) -> dict[str, Any]:
     values = dataclasses.asdict(report)
-    for name in ("findings", "max_findings", "finding_counts"):
+    for name in ("findings", "max_findings", "finding_counts", "damaged"):
         del values[name]
     names = {
         "log_start": "logStart",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from rocketstore.cli.common.table import Table, cell, console
 from rocketstore.cli.common.text import escape, to_json
+from rocketstore.display.csv_lines import CsvLines
 
 
 class Format(StrEnum):
@@ -118,9 +118,9 @@ class Rows:
 
     def _write_csv(self, document: dict[str, Any]) -> None:
         if self._csv is None:
-            self._csv = csv.writer(sys.stdout, lineterminator="\n")
-            self._csv.writerow(self._names)
-        self._csv.writerow([_csv_cell(document.get(name)) for name in self._names])
+            self._csv = CsvLines(sys.stdout.write)
+            self._csv.row(self._names)
+        self._csv.row([_csv_cell(document.get(name)) for name in self._names])
 
     @property
     def is_table(self) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from rocketstore.display.csv_lines import CsvLines
 
 if TYPE_CHECKING:
     import pyarrow
@@ -83,16 +84,16 @@ def csv_lines(batch: pyarrow.RecordBatch) -> bytes:
     """Return the rows as CSV, without the names; maps and lists are JSON."""
     names = text_names(batch.schema)
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    lines = CsvLines(text.write)
     for row in documents(batch):
-        writer.writerow([_cell(row.get(name)) for name in names])
+        lines.row([_cell(row.get(name)) for name in names])
     return text.getvalue().encode()
 
 
 def csv_head(names: Sequence[str]) -> bytes:
     """Return the line with the names of the columns."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(names)
+    CsvLines(text.write).row(names)
     return text.getvalue().encode()
 
 

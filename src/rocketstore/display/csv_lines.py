@@ -1,0 +1,34 @@
+"""Rows of CSV that every reader reads back."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable
+from typing import Any
+
+_END = "\r\n"
+
+
+class CsvLines:
+    """Writes rows of CSV; lines end with a line feed.
+
+    Values with a carriage return are quoted, too: readers take one for the end of a line. Python's
+    writer quotes only the characters of its own line end, so it writes both.
+
+    Parameters
+    ----------
+    write : callable
+        Gets the text of each row.
+    """
+
+    def __init__(self, write: Callable[[str], Any]) -> None:
+        self._write = write
+        self._writer = csv.writer(self, lineterminator=_END)
+
+    def row(self, values: Iterable[Any]) -> None:
+        """Write one row."""
+        self._writer.writerow(values)
+
+    def write(self, text: str) -> None:
+        """Take a row from the writer."""
+        self._write(text.removesuffix(_END) + "\n")
