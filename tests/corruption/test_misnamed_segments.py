@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
+import lzma
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +17,7 @@ from corruption import crafted
 from corruption.crafted import SEGMENT, Crafted, snapshot
 from golden import golden_stores
 from rocketstore import CorruptionError, formats
+from rocketstore.errors import RepairRefusedError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 # A restore script numbers the segments wrongly, a person renames one: mode "r" showed an empty
@@ -245,3 +249,35 @@ def test_a_segment_whose_name_is_no_offset_is_reported(
     hidden.rename(first)
     with rocketstore.open(store.root) as opened:
         assert not any("holds records" in note for note in opened.recovery_report.notes)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "bz2", "zst", "lz4"])
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_packed_segment_is_no_lost_one(
+    templates: dict[str, Path], tmp_path: Path, suffix: str, which: int
+) -> None:
+    """A plan set it aside as foreign, and named no loss, or put empty messages into its place."""
+    store = Crafted(templates["several"], tmp_path / "store")
+    path = store.segments()[which]
+    packed = path.with_name(f"{path.name}.{suffix}")
+    content = path.read_bytes()
+    packers = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
+    heads = {"zst": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18"}
+    pack = packers.get(suffix)
+    packed.write_bytes(pack(content) if pack else heads[suffix] + bytes(100))
+    rocketstore.plan(store.root)  # the segment is there
+    path.unlink()
+    with pytest.raises(
+        RepairRefusedError, match=f"unpack the file with .* -d, and name it {path.name}"
+    ):
+        rocketstore.plan(store.root)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b", b"\xfd7zXZ\0 and no more", b"BZh9 text"])
+def test_what_only_looks_packed_is_foreign(
+    templates: dict[str, Path], tmp_path: Path, content: bytes
+) -> None:
+    store = Crafted(templates["several"], tmp_path / "store")
+    (store.root / "commitlog" / "00000000000000000000.gz").write_bytes(content)
+    steps = rocketstore.plan(store.root).steps
+    assert "foreign.aside" in {step.kind for step in steps}

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 from rocketstore import formats, kernels
-from rocketstore.errors import RocketStoreError
-from rocketstore.files.durable import READ_ONLY, open_regular_file
 from rocketstore.files.mapped_file import MappedFile
-from rocketstore.files.mapped_file_queue import DirectoryListing
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import find_next_record
 from rocketstore.status import RecordStatus
@@ -116,46 +111,3 @@ def _is_record(log: CommitLog, file: MappedFile, position: int, claimed: int) ->
         file.view, position, file.file_size, claimed, claimed + log.segment_size, log.record_flags
     )
     return RecordStatus(status) in _COMPLETE
-
-
-# --- files whose names are not offsets ----------------------------------------------------------
-
-#: Number of foreign entries of the log's folder that are read, and bytes read of each.
-_MOST_LOOKED_INTO = 32
-_FIRST_RECORD_NBYTES = 8 << 20
-
-
-def hidden_segments(listing: DirectoryListing, size: int, root: Path) -> Iterator[str]:
-    """Yield a note for each foreign file that holds the records of a missing segment.
-
-    Without the note, a renamed segment looks expired or lost.
-    """
-    starts = {start for start, _, _ in listing.files}
-    for path in listing.foreign[:_MOST_LOOKED_INTO]:
-        start = _start_by_first_record(path, size, root)
-        if start is not None and start not in starts:
-            name = formats.offset_to_file_name(start)
-            yield (
-                f"{path} holds records of the log from offset {start} on, but they are not read: "
-                f"the segment {name} is missing. To restore the records, rename the file to {name}"
-            )
-
-
-def _start_by_first_record(path: Path, size: int, root: Path) -> int | None:
-    """Return the offset in a file's first record, if it is complete and a segment may start
-    there."""
-    try:
-        fd = open_regular_file(path, READ_ONLY, root)
-    except (OSError, RocketStoreError):
-        return None  # not a regular file, or not readable
-    try:
-        content = os.pread(fd, min(_FIRST_RECORD_NBYTES, size), 0)
-    finally:
-        os.close(fd)
-    if len(content) < _HEAD.nbytes:
-        return None
-    start = int(_HEAD.struct.unpack_from(content)[_FIELDS.index("physical_offset")])
-    if start < 0 or start % size or start > 2**63 - 1 - size:
-        return None
-    status, _ = kernels.message.check_record(content, 0, len(content), start, start + size, 0)
-    return start if RecordStatus(status) in _COMPLETE else None

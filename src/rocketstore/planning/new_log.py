@@ -23,7 +23,8 @@ from rocketstore.files.raw import data_ranges
 from rocketstore.index.index_service import IndexService
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.damage import DamagedRange
-from rocketstore.log.misnamed_segments import claimed_start, hidden_segments
+from rocketstore.log.hidden_segments import hidden_segments
+from rocketstore.log.misnamed_segments import claimed_start
 from rocketstore.mending.damaged_bits import find_damaged_bits
 from rocketstore.mending.salvage import SalvageJob
 from rocketstore.mending.salvage_plan import LostPlace, Stretch

@@ -18,7 +18,9 @@ from rocketstore.directory.checkpoint import StoreCheckpoint
 from rocketstore.directory.paths import StorePaths
 from rocketstore.errors import MappedFileError, RepairRefusedError
 from rocketstore.files.durable import write_file
+from rocketstore.files.mapped_file_queue import list_directory
 from rocketstore.log.continuity import good_batches, queue_order
+from rocketstore.log.hidden_segments import hidden_segments
 from rocketstore.mending.differences import index_changes, queue_changes, remove_others
 from rocketstore.mending.expired_units import ExpiredUnits
 from rocketstore.mending.rebuilding import Rebuild
@@ -435,7 +437,20 @@ class StoreBuild:
 
     # --- foreign entries, checkpoint, abort -----------------------------------------------------
 
+    def _refuse_hidden_segments(self) -> None:
+        """Raise if a foreign file holds a missing segment."""
+        size = self._verdict.store["sizes"]["commitLog"]
+        if size:
+            listing = list_directory(
+                self._paths.commit_log, self._paths.log_root,
+                tolerate_unreadable=True, tolerate_odd=True,
+            )  # fmt: skip
+            for note in hidden_segments(listing, size, self._paths.log_root):
+                raise RepairRefusedError(note)
+
     def _set_foreign_aside(self) -> None:
+        if any(self._findings("store.foreign")):
+            self._refuse_hidden_segments()
         changes = []
         for one in self._findings("store.foreign"):
             if one.more:

@@ -25,7 +25,7 @@ from rocketstore.files.durable import kind_name, refuse_link_out
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.files.mapped_file_queue import DirectoryListing
 from rocketstore.index.geometry import GeometryChoice, choose_geometry, index_paths
-from rocketstore.log.misnamed_segments import hidden_segments
+from rocketstore.log.hidden_segments import hidden_segments
 from rocketstore.queues.queue_types import (
     QUEUE_TYPE_ATTRIBUTE,
     QueueTypes,
