@@ -205,7 +205,7 @@ _TABLE: tuple[tuple[str, ...], ...] = (
      "broken file.", "plan"),
     ("config.empty", _E, "lost", "none", "A table below config is empty and has no good .bak",
      "What the table held is lost.", "It starts with an empty table.", "plan"),
-    ("config.topic-missing", _W, "invisible", "none", "Queues have no topic in topics.json",
+    ("config.topic-missing", _E, "invisible", "none", "Queues have no topic in topics.json",
      "Consumers cannot find the topic.", "It keeps the queues and offers no topic.", "plan"),
     ("config.topic-extra", _N, "none", "none", "A topic has no queues",
      "Nothing is lost; no message was put, or all expired.", "Nothing.", ""),

@@ -321,6 +321,7 @@ class _Examination:
             self._image, self._content, self._findings, self._pointers, self._sizes.segment,
             is_unclean=self._is_unclean,
             condemned=self._full.condemned if self._full is not None else (),
+            wrong_units=self._full.wrong_units if self._full is not None else (),
         ).run()  # fmt: skip
 
     # --- forecasts ------------------------------------------------------------------------------

@@ -107,6 +107,17 @@ class FullCheck:
         return {one.offset for one in found if one.kind == "record" and one.offset is not None}
 
     @property
+    def wrong_units(self) -> set[tuple[str, int, int]]:
+        """Topic, queue id and queue offset of units that name no record of theirs."""
+        found = () if self.report is None else self.report.findings
+        return {
+            (*one.queue, one.first + number)
+            for one in found
+            if one.queue is not None and one.first is not None and one.kind == "unit"
+            for number in range(one.count)
+        }
+
+    @property
     def has_torn_end(self) -> bool:
         """Return whether bytes follow the log's end."""
         return self.report is not None and any(
@@ -214,6 +225,10 @@ class FullCheck:
         if one.kind in _KNOWN and not one.code.startswith("timer."):
             return ""
         if one.kind in _OF_FILES and self._findings.tells_any(self._image.relative(one.path)):
+            return ""
+        if one.kind == "unreadable" and self._findings.tells(
+            self._image.relative(one.path), "store.owner"
+        ):
             return ""
         if one.kind == "missing-key" and self._findings.has("index.file.size", "index.missing"):
             return ""

@@ -40,6 +40,8 @@ class LogCheck:
     is_unclean : bool
     condemned : collection of int
         Log offsets at which ``verify`` found damage.
+    wrong_units : collection of (topic, queue id, queue offset)
+        Units that ``verify`` found wrong.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class LogCheck:
         *,
         is_unclean: bool,
         condemned: Collection[int] = (),
+        wrong_units: Collection[tuple[str, int, int]] = (),
     ) -> None:
         self._image = image
         self._segments = content.segments
@@ -60,6 +63,7 @@ class LogCheck:
         self._size = segment_nbytes
         self._is_unclean = is_unclean
         self._condemned = condemned
+        self._wrong_units = wrong_units
 
     def run(self) -> None:
         """Add the findings."""
@@ -80,7 +84,7 @@ class LogCheck:
         records = [*segment.records, *segment.later]
         end = max(one.place + one.size for one in records)
         following = segment.start + self._size
-        lost = self._pointers.between(end, 2**62)
+        lost = self._pointers.between(end, 2**62, self._wrong_units)
         is_next = any(
             self._pointers.between(at, at + 1).messages for at in (end, following)
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,16 +47,29 @@ class Pointers:
         ]
         return max(ends, default=0)
 
-    def between(self, start: int, stop: int) -> LostMessages:
-        """Return the messages whose records begin in ``start`` .. ``stop``."""
+    def between(
+        self, start: int, stop: int, wrong: Container[tuple[str, int, int]] = ()
+    ) -> LostMessages:
+        """Return the messages whose records begin in ``start`` .. ``stop``.
+
+        ``wrong``: topic, queue id and queue offset of units that name no record of theirs. A queue
+        whose two units before ``start`` are wrong is of another store, and says nothing.
+        """
         topics: list[dict[str, Any]] = []
         found: set[int] = set()
         for (topic, queue_id), rows in sorted(self._read().items()):
             numbers: list[int] = []
+            named: set[int] = set()
             for first, offsets, _ in rows:
                 hit = np.flatnonzero((offsets >= start) & (offsets < stop))
                 numbers += (first + hit).tolist()
-                found.update(offsets[hit].tolist())
+                named.update(offsets[hit].tolist())
+            before = min(numbers, default=0)
+            if before and all(
+                (topic, queue_id, number) in wrong for number in (before - 1, max(before - 2, 0))
+            ):
+                continue
+            found |= named
             if numbers:
                 topics.append(
                     {

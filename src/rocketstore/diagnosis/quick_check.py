@@ -55,7 +55,7 @@ class QuickCheck:
 
     def run(self, checkpoint: StoreCheckpoint) -> None:
         """Add all findings."""
-        self._check_store()
+        self._check_store(checkpoint)
         self._check_access()
         self._check_log()
         self._check_queues()
@@ -72,7 +72,7 @@ class QuickCheck:
 
     # --- the store ------------------------------------------------------------------------------
 
-    def _check_store(self) -> None:
+    def _check_store(self, checkpoint: StoreCheckpoint) -> None:
         paths = self._paths
         if self.is_unclean:
             self._add("store.unclean", "", self._at(paths.abort))
@@ -88,7 +88,9 @@ class QuickCheck:
                 for one in (paths.consume_queue, paths.index, paths.checkpoint)
                 if os.path.lexists(one)
             ]
-            if others and (self._pointers.highest > 0 or not log.exists()):
+            # A store that was closed before its first message has no log yet.
+            had_records = self._pointers.highest > 0 or checkpoint.physic_timestamp != 0
+            if others and (had_records or (self.is_unclean and not log.exists())):
                 known = self._pointers.highest
                 what = f"the log is not there; the queues name records up to offset {known}"
                 self._add("store.log-missing", what, self._at(log))

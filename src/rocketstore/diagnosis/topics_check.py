@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from rocketstore import formats
@@ -54,8 +55,8 @@ class TopicsCheck:
     def run(self, tables: BrokerTables) -> None:
         """Add the findings."""
         self._check_groups(tables)
-        topics = tables.topics()
-        if not topics:
+        topics = tables.topics() or {}
+        if not topics and not self._lost_topics():
             return
         found = {topic for topic, _ in (*self._image.queues, *self._image.batch_queues)}
         for topic in sorted(found - set(topics)):
@@ -66,6 +67,13 @@ class TopicsCheck:
             what = f"topics of {TOPICS_FILE} without a queue"
             place = Place(self._table(TOPICS_FILE), None, topic=topic)
             self._findings.add("config.topic-extra", what, [place], run="topics")
+
+    def _lost_topics(self) -> bool:
+        """Return whether the table of topics is gone, although a broker wrote the others."""
+        folder = self._image.root / formats.CONFIG_DIR
+        names = (TOPICS_FILE, f"{TOPICS_FILE}.bak")
+        is_brokers = os.path.lexists(folder / SUBSCRIPTION_GROUPS_FILE)
+        return is_brokers and not any(os.path.lexists(folder / name) for name in names)
 
     def _table(self, name: str) -> str:
         return self._image.relative(self._image.root / formats.CONFIG_DIR / name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,3 +33,10 @@ class CsvLines:
     def write(self, text: str) -> None:
         """Take a row from the writer."""
         self._write(text.removesuffix(_END) + "\n")
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value as a cell has it: maps and lists as JSON."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value

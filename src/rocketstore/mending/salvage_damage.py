@@ -21,7 +21,7 @@ from rocketstore.recovery.log_recovery import LogRecovery
 from rocketstore.recovery.recover_log import recover_log
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.survey.facts import StoreFacts
-from rocketstore.survey.pointers import PointersPastEnd, pointers_past_end
+from rocketstore.survey.pointers import PointersPastEnd, is_of_log, pointers_past_end
 
 Listed = Sequence[tuple[int, Path, int]]
 #: Most missing segments in a row that are filled with placeholders.
@@ -78,7 +78,8 @@ def find_losses(
         path = directory / formats.offset_to_file_name(first)
         reason = "the file is empty although later ones follow"
         damaged.insert(0, DamagedRange(str(path), 0, first, log.min_offset, reason))
-    past_end = pointers_past_end(report.log_end, queues, index)
+    own = [one for one in queues if is_of_log(log, one, report.log_end, damaged)]
+    past_end = pointers_past_end(report.log_end, own, index)
     _add_lost_end(log, facts, report, damaged, past_end)
     _add_lack_of_room(log, report.log_end, damaged)
     return LogLosses(report, [_with_room(log, one) for one in _joined(log, damaged)], past_end)

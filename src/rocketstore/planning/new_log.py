@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -487,7 +488,12 @@ def losses_of(
         found.append(one)
     if new.past_end:
         stop = max((at + nbytes for at, nbytes in new.past_end.records.items()), default=0)
-        for (topic, queue_id), count in sorted(new.past_end.queues.items()):
+        known_places = Counter(
+            one[:2] for one in new.places if one.low >= new.past_end.end
+        )  # fmt: skip
+        for (topic, queue_id), total in sorted(new.past_end.queues.items()):
+            if (count := total - known_places[topic, queue_id]) <= 0:
+                continue  # all are named by their queue offsets
             log = (new.past_end.end, stop)
             found.append(_loss(topic, queue_id, None, log, count, code_of, begin_end))
     return found

@@ -553,9 +553,16 @@ class StoreBuild:
             if part not in kinds:
                 self._refuse_code(code)
         changed = {one.path for step in self.steps for one in step.files}
+        # A finding about a batch queue is at the record's place in the log.
+        batches = {
+            Path(one).parent.parts[-2:] for one in changed
+            if one.startswith(f"{formats.BATCH_QUEUE_DIR}/")
+        }  # fmt: skip
         for one in self._findings(*_IN_FILES):
             for place in one.where:
-                if place.file not in changed and Path(place.file).parent not in self._righted:
+                folder = Path(place.file).parent
+                is_built = (place.topic, str(place.queue_id)) in batches
+                if place.file not in changed and folder not in self._righted and not is_built:
                     raise RepairRefusedError(
                         f"{place.file}: {one.what} ({one.code}), and no step changes this file; "
                         f"see rocketstore verify {self._root}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from rocketstore import formats
 from rocketstore.arguments import Progress
 from rocketstore.config import MessageStoreConfig
 from rocketstore.diagnosis.examination import doctor
+from rocketstore.diagnosis.verdict import Verdict
 from rocketstore.directory.lock import is_held
 from rocketstore.directory.paths import StorePaths
 from rocketstore.directory.place import check_root
@@ -103,6 +105,18 @@ def plan(
     )
 
 
+def _without_queues(verdict: Verdict, error: Exception) -> str:
+    """Return what to do with a store whose queues are in RocksDB."""
+    for one in verdict.findings:
+        if one.code.startswith("log.") and one.severity in ("error", "critical"):
+            return (
+                f"{one.what} ({one.code}), and no plan is made for queues in RocksDB. Do not start "
+                "a broker, which may delete what follows; first save the messages with rocketstore "
+                "export"
+            )
+    return str(error)
+
+
 def build_in(
     root: Path,
     settings: MessageStoreConfig,
@@ -124,6 +138,8 @@ def build_in(
         build.run()
     except RepairRefusedError:
         raise
+    except io.UnsupportedOperation as error:
+        raise RepairRefusedError(_without_queues(verdict, error)) from error
     except (RocketStoreError, NotImplementedError) as error:
         if isinstance(error, (ConfigError, OSError)):
             raise

@@ -16,7 +16,7 @@ from rocketstore.log.damage import DamagedRange
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.status import RecordStatus
-from rocketstore.survey.pointers import pointers_past_end
+from rocketstore.survey.pointers import is_of_log, pointers_past_end
 
 if TYPE_CHECKING:
     from rocketstore.survey.facts import StoreFacts
@@ -187,6 +187,8 @@ class OrderlyStop:
         known = self._next_in_log(end)
         # A unit with the queue offset of a message in the log is wrong; its message is not lost.
         real = {key: ends for key, ends in past.items() if ends[0] > known.get(key, 0)}
+        if len(past) < len(self._ends):
+            real = self._of_this_log(real, end)
         # The offsets in a batch queue's unit may be garbage, so bound them by the unit count.
         count = sum(
             min(index - known.get(key, 0), self._unit_counts[key])
@@ -196,6 +198,23 @@ class OrderlyStop:
         if not real or not self._is_near(furthest, count):
             return None
         return EndClaim(furthest, "units of queues name later messages")
+
+    def _of_this_log(
+        self, claims: dict[tuple[str, int], tuple[int, int]], end: int
+    ) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return the claims of queues whose other units name records of this log."""
+        queues = self._load_queues()
+        try:
+            own = {}
+            for key, ends in claims.items():
+                queue = queues.get(*key)
+                if queue is not None:
+                    queue.recover(_ANYWHERE, whole=False)
+                    if is_of_log(self._log, queue, end, ()):
+                        own[key] = ends
+            return own
+        finally:
+            queues.close()
 
     def _gone(self, end: int) -> str:
         """Describe how many messages past ``end`` the units name."""

@@ -185,9 +185,10 @@ class StoreWriter(WriterTables):
     def _clear_the_way(self, found: TakenOver) -> None:
         """Delete segments past the log's end; move files aside that block queues and index."""
         separate = self.paths.log_root != self.paths.root
-        if separate and not self.paths.commit_log.is_dir():  # of a new store
+        if not self.paths.commit_log.is_dir():  # of a new store
             create_root(self.paths.commit_log)
-            self._lock.hold_folder(self.paths.commit_log)
+            if separate:
+                self._lock.hold_folder(self.paths.commit_log)
         found.segments.destroy_after(self.report.log_end)
         self.queues.clear_the_way()
         self.report.skipped += [str(path) for path in self.queues.skipped]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,14 @@ from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 if TYPE_CHECKING:
     from rocketstore.files.mapped_file import MappedFile
     from rocketstore.index.index_service import IndexService
+    from rocketstore.log.commit_log import CommitLog
+    from rocketstore.log.damage import DamagedRange
     from rocketstore.queues.consume_queue import ConsumeQueue
+
+#: Units of one queue that are looked at to judge whether it is of this log.
+_MOST_UNITS = 10_000
+#: So many wrong ones, without a right one, show that a queue is not.
+_FOREIGN_UNITS = 2
 
 
 @dataclass
@@ -95,6 +102,33 @@ def pointers_past_end(
         _take_keys(found, index)
     found.last_offset = max(found.records, default=-1)
     return found
+
+
+def is_of_log(
+    log: CommitLog, queue: ConsumeQueue, end: int, damaged: Sequence[DamagedRange]
+) -> bool:
+    """Return whether a queue's newest units before the log's ``end`` name its records.
+
+    If none of two does, the queue is of another store, and its other units say nothing of this log.
+    """
+    if queue.is_light or isinstance(queue, BatchConsumeQueue):
+        return True
+    wrong = 0
+    numbers = range(queue.max_index - 1, queue.min_index - 1, -1)
+    for number in numbers[:_MOST_UNITS]:
+        unit = queue.unit(number)
+        if unit is None or unit[0] + unit[1] > end:
+            continue
+        if unit[0] < log.min_offset or any(one.start <= unit[0] < one.stop for one in damaged):
+            return wrong == 0
+        _, record = log.record_at(unit[0])
+        place = (queue.topic, queue.queue_id, number)
+        if record is not None and (record.topic, record.queue_id, record.queue_offset) == place:
+            return True
+        wrong += 1
+        if wrong == _FOREIGN_UNITS:
+            return False
+    return wrong == 0
 
 
 def units_behind(

@@ -17,11 +17,12 @@ from rocketstore.cli.common.options import (
     optional_path_word,
     store_config,
 )
-from rocketstore.cli.common.outcome import ExitCode
+from rocketstore.cli.common.outcome import ExitCode, fail
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size
 from rocketstore.cli.mending.plan import lost_count
+from rocketstore.errors import StoreFullError
 from rocketstore.planning.repair_plan import RepairPlan
 from rocketstore.planning.repair_report import RepairReport
 from rocketstore.planning.repairing import repair as do_repair
@@ -81,14 +82,17 @@ def repair(
         if not print_report(summary, "rows", [], ("kind",), chosen(form)):
             print_text("Every file is as it was before the repair.", style="green")
         return
-    with progress_bar(quiet=quiet) as progress:
-        report = do_repair(
-            path,
-            RepairPlan.from_json(plan),
-            undo=undo,
-            ignore_mtime=ignore_mtime,
-            progress=progress,
-        )
+    try:
+        with progress_bar(quiet=quiet) as progress:
+            report = do_repair(
+                path,
+                RepairPlan.from_json(plan),
+                undo=undo,
+                ignore_mtime=ignore_mtime,
+                progress=progress,
+            )
+    except StoreFullError as error:
+        raise fail(ExitCode.UNSAFE, str(error)) from None
     _print(report, chosen(form))
     if report.verdict is not None and not report.verdict.ok:
         raise typer.Exit(int(ExitCode.FINDINGS))

@@ -31,7 +31,7 @@ from rocketstore.cli.common.output import Format, chosen, print_report, print_te
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size, parse_time
 from rocketstore.cli.common.where import WhereOption
-from rocketstore.errors import CorruptMessageError, SourceChangedError
+from rocketstore.errors import CorruptMessageError, FilterSyntaxError, SourceChangedError
 from rocketstore.moving.exports.exporting import ExportReport
 from rocketstore.moving.exports.exporting import export as export_store
 
@@ -159,6 +159,8 @@ def export(
                 config=settings,
                 progress=progress,
             )  # fmt: skip
+    except FilterSyntaxError as error:
+        raise fail(ExitCode.USAGE, f"--where: {error}", keep="\n") from None
     except (FileExistsError, SourceChangedError) as error:
         named = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -29,7 +29,12 @@ from rocketstore.cli.common.output import Format, chosen, print_report, print_te
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, parse_time
 from rocketstore.cli.common.where import WhereOption
-from rocketstore.errors import ConfigError, CorruptMessageError, SourceChangedError
+from rocketstore.errors import (
+    ConfigError,
+    CorruptMessageError,
+    FilterSyntaxError,
+    SourceChangedError,
+)
 from rocketstore.moving.replay import ReplayReport
 from rocketstore.moving.replay import replay as replay_messages
 
@@ -113,6 +118,8 @@ def replay(
                 start=start, stop=stop, map=map_file, on_corruption=on_corruption.value,
                 config=settings, config_to=settings_to, progress=progress,
             )  # fmt: skip
+    except FilterSyntaxError as error:
+        raise fail(ExitCode.USAGE, f"--where: {error}", keep="\n") from None
     except (FileExistsError, SourceChangedError) as error:
         named = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rocketstore.display.csv_lines import CsvLines
+from rocketstore.display.csv_lines import CsvLines, csv_cell
 
 if TYPE_CHECKING:
     import pyarrow
@@ -86,7 +86,7 @@ def csv_lines(batch: pyarrow.RecordBatch) -> bytes:
     text = io.StringIO()
     lines = CsvLines(text.write)
     for row in documents(batch):
-        lines.row([_cell(row.get(name)) for name in names])
+        lines.row([csv_cell(row.get(name)) for name in names])
     return text.getvalue().encode()
 
 
@@ -95,9 +95,3 @@ def csv_head(names: Sequence[str]) -> bytes:
     text = io.StringIO()
     CsvLines(text.write).row(names)
     return text.getvalue().encode()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return value

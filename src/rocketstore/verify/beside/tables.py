@@ -110,6 +110,8 @@ class TableFile(NamedTuple):
     document: Any = None
     manager: ConfigManager | None = None
     refused: json_dialect.JsonDialectError | None = None
+    #: This user may not read it.
+    is_closed: bool = False
 
     def as_read(self, check: table_types.Check | None, dialect: Dialect) -> TableFile:
         """Return this file as a broker of ``dialect`` reads it: ``broken`` if refused."""
@@ -174,7 +176,8 @@ class BrokerTables:
         except CorruptionError as error:
             return TableFile(path, "unjudged", error.position, error.reason)
         except (OSError, MappedFileError, UnsafePathError) as error:
-            return TableFile(path, "unjudged", 0, str(error))
+            is_closed = isinstance(error, PermissionError)
+            return TableFile(path, "unjudged", 0, str(error), is_closed=is_closed)
         if content is None:
             return TableFile(path, "missing")
         if not content:
@@ -304,7 +307,7 @@ def _judge_pair(table: _Table | None, file: TableFile, backup: TableFile) -> Ite
         return
     if "unjudged" in (file.state, backup.state):
         for one in (file, backup):
-            if one.state == "unjudged":
+            if one.state == "unjudged" and not one.is_closed:  # StoreAccess reports that
                 yield _verdict(one, one.reason)
         return
     if file.state == "good":
