@@ -1,4 +1,4 @@
-"""What engineers on call met: stores with parts of others, lost tables, cut files."""
+"""What engineers on call met: stores with parts of others, lost tables, short files."""
 
 from __future__ import annotations
 
