@@ -6,6 +6,7 @@ type leaves a complete record, and a gap in the queue from which it came.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -166,6 +167,11 @@ class Survey:
     odd: dict[int, _Record] = field(default_factory=dict)
     #: Log offsets of records whose place another one claims, too.
     contested: set[int] = field(default_factory=set)
+    _numbers: kernels.passes_rows.QueueNumbers = field(
+        default_factory=kernels.passes_rows.QueueNumbers
+    )
+    #: Topic and queue id by the number of the queue.
+    _keys: list[_Key] = field(default_factory=list)
 
     @classmethod
     def of(cls, log: CommitLog) -> Survey:
@@ -190,6 +196,8 @@ class Survey:
 
     def take(self, batch: RecordBatch) -> None:
         """Follow the records of a batch."""
+        if self._take_orderly(batch):
+            return
         columns = batch.columns
         kind = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
         is_odd = columns["status"] == RecordStatus.UNSAFE_TOPIC
@@ -202,6 +210,37 @@ class Survey:
             key, at = place[:2], place.physical_offset
             if self._follow(key, place.queue_offset, place.next_queue_offset, at):
                 self._add(batch, int(offsets.searchsorted(at)))
+
+    def _take_orderly(self, batch: RecordBatch) -> bool:
+        """Follow a batch whose records all continue known queues; else return False."""
+        columns, numbers = batch.columns, batch.number(self._numbers)
+        for topic, queue_id in self._numbers.queues(len(self._keys)):
+            self._keys.append((topic.decode(errors="surrogateescape"), queue_id))
+        is_batch = (columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH) != 0
+        if (numbers < 0).any() or is_batch.any():
+            return False
+        order = numbers.argsort(kind="stable")
+        numbers, offsets = numbers[order], columns["queue_offset"][order]
+        is_first = numbers[1:] != numbers[:-1]
+        if not (is_first | (offsets[1:] == offsets[:-1] + 1)).all():
+            return False
+        edges = [0, *(is_first.nonzero()[0] + 1).tolist(), len(numbers)]
+        places = columns["physical_offset"][order]
+        runs = [
+            (self.queues.get(self._keys[numbers[start]]), int(offsets[start]), stop - start,
+             int(places[stop - 1]))
+            for start, stop in itertools.pairwise(edges)
+        ]  # fmt: skip
+        if any(queue is None or queue.end != first for queue, first, _, _ in runs):
+            return False
+        for queue, first, count, place in runs:
+            if queue is None:
+                continue
+            if queue.odd is not None:  # two records agree
+                self.odd.pop(queue.odd, None)
+            queue.end, queue.place, queue.last = first + count, place, first + count - 1
+            queue.odd = None
+        return True
 
     def _add(self, batch: RecordBatch, number: int) -> None:
         if len(self.odd) < _MOST_ODD:
