@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,13 @@ def marked(page: Path) -> Any:
 
 
 @pytest.mark.parametrize("page", [marked(page) for page in WITH_EXAMPLES])
-def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path) -> None:
+def test_examples_run_and_print_what_they_say(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an example leaves in the folder for temporary files goes with the test's."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     store = golden_stores.unpack("broker-5.3.3", tmp_path)
     faults = run_page(page, tmp_path, store)
     assert not faults, "\n".join(faults)
