@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -57,6 +58,54 @@ def queue_places(batch: RecordBatch) -> Iterator[QueuePlace]:
         batched = inner_batch(message) if sys_flag & formats.SYS_FLAG_INNER_BATCH else None
         width = 1 if batched is None else batched[1]
         yield QueuePlace(message.topic, queue_id, queue_offset, offset, width)
+
+
+class QueueRun(NamedTuple):
+    """Consecutive records of one queue in a batch.
+
+    ``first``: queue offset of the first record; ``following``: of the next one after the run;
+    ``place``: log offset of the last.
+    """
+
+    queue: tuple[str, int]
+    first: int
+    following: int
+    place: int
+
+
+class QueueRuns:
+    """Groups the records of batches by queue, natively."""
+
+    def __init__(self) -> None:
+        self._numbers = kernels.passes_rows.QueueNumbers()
+        #: Topic and queue id by the queue's number.
+        self._queues: list[tuple[str, int]] = []
+
+    def of(self, batch: RecordBatch) -> list[QueueRun] | None:
+        """Return the run of each queue; call it for each batch, in their order.
+
+        ``None`` if a record has no unit, is an inner batch, or does not continue the one before it.
+        """
+        columns, numbers = batch.columns, batch.number(self._numbers)
+        for topic, queue_id in self._numbers.queues(len(self._queues)):
+            self._queues.append((topic.decode("utf-8", "surrogateescape"), queue_id))
+        is_batch = (columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH) != 0
+        if (numbers < 0).any() or is_batch.any():
+            return None
+        order = numbers.argsort(kind="stable")
+        numbers, offsets = numbers[order], columns["queue_offset"][order]
+        is_first = numbers[1:] != numbers[:-1]
+        if not (is_first | (offsets[1:] == offsets[:-1] + 1)).all():
+            return None
+        edges = [0, *(is_first.nonzero()[0] + 1).tolist(), len(numbers)]
+        places = columns["physical_offset"][order]
+        return [
+            QueueRun(
+                self._queues[numbers[start]], int(offsets[start]), int(offsets[stop - 1]) + 1,
+                int(places[stop - 1]),
+            )
+            for start, stop in itertools.pairwise(edges)
+        ]  # fmt: skip
 
 
 class QueueEnds:

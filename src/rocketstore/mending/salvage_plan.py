@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.errors import CorruptMessageError
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.continuity import QueuePlace, good_batches, queue_places
+from rocketstore.log.continuity import QueuePlace, QueueRuns, good_batches, queue_places
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.status import RecordFlags
 from rocketstore.survey.salvage_traces import FILLER_TOPIC, LOST_MARK
@@ -335,6 +335,7 @@ class _Losses:
         #: Next queue offset of each queue, and the log offset of its last record.
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
         self._found: list[LostPlace] = []
+        self._runs = QueueRuns()
         self._dated = self._followed = 0
         self._minimum = min(max(log.min_offset, 0), self._starts[0])
 
@@ -343,6 +344,8 @@ class _Losses:
         log = self._log
         for batch in good_batches(log, max(log.min_offset, 0), log.max_offset):
             self._date_stretches(batch)
+            if self._take_orderly(batch):
+                continue
             for place in queue_places(batch):
                 if not self._is_lost(place.physical_offset):
                     self._follow(*place[:4], place.next_queue_offset)
@@ -354,6 +357,20 @@ class _Losses:
                 self._find_behind(queue)
         self._found.sort(key=lambda place: (place.low, *place[:3]))
         return self._found
+
+    def _take_orderly(self, batch: RecordBatch) -> bool:
+        """Follow a batch whose records all continue their queues, far from damage; else return
+        False."""
+        runs = self._runs.of(batch)
+        first, last = batch.row(0)["physical_offset"], batch.last()["physical_offset"]
+        number = bisect.bisect_right(self._starts, last) - 1
+        if runs is None or (number >= 0 and self._stretches[number].stop > first):
+            return False
+        if any(self._ends.get(run.queue, (-1, 0))[0] != run.first for run in runs):
+            return False
+        for run in runs:
+            self._ends[run.queue] = run.following, run.place
+        return True
 
     def _date_stretches(self, batch: RecordBatch) -> None:
         """Set each stretch's store time and use of property CRCs from the record before it, or from

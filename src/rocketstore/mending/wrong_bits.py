@@ -6,7 +6,6 @@ type leaves a complete record, and a gap in the queue from which it came.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.continuity import good_batches, queue_places
+from rocketstore.log.continuity import QueueRuns, good_batches, queue_places
 from rocketstore.log.scan import NO_UNIT, OF_A_QUEUE, LogScan, RecordBatch
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.status import RecordStatus
@@ -167,11 +166,7 @@ class Survey:
     odd: dict[int, _Record] = field(default_factory=dict)
     #: Log offsets of records whose place another one claims, too.
     contested: set[int] = field(default_factory=set)
-    _numbers: kernels.passes_rows.QueueNumbers = field(
-        default_factory=kernels.passes_rows.QueueNumbers
-    )
-    #: Topic and queue id by the number of the queue.
-    _keys: list[_Key] = field(default_factory=list)
+    _runs: QueueRuns = field(default_factory=QueueRuns)
 
     @classmethod
     def of(cls, log: CommitLog) -> Survey:
@@ -213,33 +208,18 @@ class Survey:
 
     def _take_orderly(self, batch: RecordBatch) -> bool:
         """Follow a batch whose records all continue known queues; else return False."""
-        columns, numbers = batch.columns, batch.number(self._numbers)
-        for topic, queue_id in self._numbers.queues(len(self._keys)):
-            self._keys.append((topic.decode(errors="surrogateescape"), queue_id))
-        is_batch = (columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH) != 0
-        if (numbers < 0).any() or is_batch.any():
+        runs = self._runs.of(batch)
+        if runs is None:
             return False
-        order = numbers.argsort(kind="stable")
-        numbers, offsets = numbers[order], columns["queue_offset"][order]
-        is_first = numbers[1:] != numbers[:-1]
-        if not (is_first | (offsets[1:] == offsets[:-1] + 1)).all():
+        known = [self.queues.get(run.queue) for run in runs]
+        queues = [queue for queue in known if queue is not None]
+        if [queue.end for queue in queues] != [run.first for run in runs]:
             return False
-        edges = [0, *(is_first.nonzero()[0] + 1).tolist(), len(numbers)]
-        places = columns["physical_offset"][order]
-        runs = [
-            (self.queues.get(self._keys[numbers[start]]), int(offsets[start]), stop - start,
-             int(places[stop - 1]))
-            for start, stop in itertools.pairwise(edges)
-        ]  # fmt: skip
-        if any(queue is None or queue.end != first for queue, first, _, _ in runs):
-            return False
-        for queue, first, count, place in runs:
-            if queue is None:
-                continue
+        for queue, run in zip(queues, runs, strict=True):
             if queue.odd is not None:  # two records agree
                 self.odd.pop(queue.odd, None)
-            queue.end, queue.place, queue.last = first + count, place, first + count - 1
-            queue.odd = None
+            queue.end, queue.place = run.following, run.place
+            queue.last, queue.odd = run.following - 1, None
         return True
 
     def _add(self, batch: RecordBatch, number: int) -> None:
