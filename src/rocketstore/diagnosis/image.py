@@ -12,7 +12,7 @@ from rocketstore import formats, kernels
 from rocketstore.directory.paths import StorePaths
 from rocketstore.errors import MappedFileError, UnsafePathError
 from rocketstore.files.durable import READ_ONLY, open_regular_file
-from rocketstore.files.forward_pages import ForwardPages
+from rocketstore.files.forward_pages import STEP_NBYTES, ForwardPages, release_pages
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.files.raw import data_ranges
 from rocketstore.queues.directories import is_queue_id
@@ -20,8 +20,9 @@ from rocketstore.status import RecordFlags, RecordStatus
 
 _ROW = formats.PARSED_RECORD
 _ROWS = 1024
-#: A record may reach into a hole: its zeros need no room on disk.
-_MARGIN_NBYTES = 4 << 20
+#: A record may reach into a hole (its zeros need no room on disk), or past what is searched at
+#: once. More than a broker with default limits stores in one record.
+_MARGIN_NBYTES = 16 << 20
 _PIECE_NBYTES = 65_520  # whole units
 _FLAGS = int(RecordFlags.PARSE_PROPERTIES | RecordFlags.CHECK_BODY_CRC)
 _HEAD_NBYTES = formats.RECORD_HEAD.nbytes
@@ -182,9 +183,12 @@ def first_records(entry: Entry, root: Path) -> list[Record]:
 def _find(reader: _Reader, file: MappedFile, position: int) -> int:
     """Return the position of the next complete record outside of holes, -1 if there is none."""
     for start, stop in data_ranges(file, position):
-        found = reader.find(start, min(file.file_size, stop + _MARGIN_NBYTES))
-        if found >= 0:
-            return found
+        for at in range(start, stop, STEP_NBYTES):
+            end = min(at + STEP_NBYTES, stop)
+            found = reader.find(at, min(file.file_size, end + _MARGIN_NBYTES))
+            if found >= 0:
+                return found
+            release_pages(file, end, at)  # mostly the zeros of a segment's unused end
     return -1
 
 
@@ -412,13 +416,13 @@ class SparseFile:
 
     def read(self, position: int, nbytes: int) -> bytes:
         """Return bytes; missing ones are zeros."""
-        number, at = divmod(position, _PIECE_NBYTES)
-        content = self._pieces.get(number, b"")[at : at + nbytes].ljust(
-            min(nbytes, _PIECE_NBYTES - at), b"\0"
-        )
-        if len(content) < nbytes:
-            content += self.read(position + len(content), nbytes - len(content))
-        return content
+        parts, stop = [], position + nbytes
+        while position < stop:
+            number, at = divmod(position, _PIECE_NBYTES)
+            count = min(stop - position, _PIECE_NBYTES - at)
+            parts.append(self._pieces.get(number, b"")[at : at + count].ljust(count, b"\0"))
+            position += count
+        return b"".join(parts)
 
     def pieces(self) -> Iterator[tuple[int, bytes]]:
         """Yield position and bytes of each piece that is not zero; pieces hold whole units."""
