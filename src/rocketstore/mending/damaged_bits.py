@@ -27,10 +27,9 @@ _FIXED_NBYTES = (
 )  # fmt: skip
 #: A longer damaged range is not one record.
 _LONGEST_NBYTES = 5 << 20
-#: Most bytes that are checked for one record, over all bits that are tried.
-_MOST_CHECKED_NBYTES = 1 << 30
-#: Most ranges that are tried; a log with more is damaged in another way.
-_MOST_RANGES = 1000
+#: Bits that are tried in one record, about, and most bytes that are checked over all of them.
+_TRIED_BITS = 2000
+_MOST_CHECKED_NBYTES = 64 << 30
 
 
 class _Fixed(NamedTuple):
@@ -57,7 +56,13 @@ def find_damaged_bits(
     list of (DamagedRange, WrongBit)
         In the order of ``damaged``.
     """
-    fixed = [one for part in damaged[:_MOST_RANGES] for one in _fix(log, part)]
+    fixed: list[_Fixed] = []
+    room = _MOST_CHECKED_NBYTES
+    for part in damaged:
+        room -= _TRIED_BITS * min(part.stop - part.start, _LONGEST_NBYTES)
+        if room < 0:
+            break  # a log with so much damage has other than wrong bits
+        fixed += _fix(log, part)
     if not fixed:
         return []
     survey = Survey.of(log)
@@ -103,8 +108,7 @@ def _tried_bits(window: LogWindow, content: bytearray, start: int) -> Iterator[t
     elif (topic := _topic(content)) is not None:
         topic_at, topic_nbytes = topic
         places |= set(range(topic_at - 2, topic_at + topic_nbytes + 2))
-    most = _MOST_CHECKED_NBYTES // (8 * len(content))
-    for at in sorted(one for one in places if one < len(content))[:most]:
+    for at in sorted(one for one in places if one < len(content)):
         for number in range(8):
             yield at, 1 << number
 

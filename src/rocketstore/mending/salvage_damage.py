@@ -79,7 +79,7 @@ def find_losses(
         reason = "the file is empty although later ones follow"
         damaged.insert(0, DamagedRange(str(path), 0, first, log.min_offset, reason))
     own = [one for one in queues if is_of_log(log, one, report.log_end, damaged)]
-    past_end = pointers_past_end(report.log_end, own, index)
+    past_end = pointers_past_end(report.log_end, own or queues, index)
     _add_lost_end(log, facts, report, damaged, past_end)
     _add_lack_of_room(log, report.log_end, damaged)
     return LogLosses(report, [_with_room(log, one) for one in _joined(log, damaged)], past_end)

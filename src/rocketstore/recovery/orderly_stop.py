@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,6 +55,8 @@ class OrderlyStop:
     def __init__(self, facts: StoreFacts, log: CommitLog) -> None:
         self._facts = facts
         self._log = log
+        #: What recovery found before the log's end: units of these records are not wrong.
+        self._damaged: Sequence[DamagedRange] = ()
         #: Capacity of each queue's files in units.
         self._unit_counts: dict[tuple[str, int], int] = {}
 
@@ -210,7 +213,7 @@ class OrderlyStop:
                 queue = queues.get(*key)
                 if queue is not None:
                     queue.recover(_ANYWHERE, whole=False)
-                    if is_of_log(self._log, queue, end, ()):
+                    if is_of_log(self._log, queue, end, self._damaged):
                         own[key] = ends
             return own
         finally:
@@ -253,6 +256,7 @@ class OrderlyStop:
         a writer has opened the store meanwhile: the difference is its work.
         """
         log, end = self._log, report.log_end
+        self._damaged = list(report.damaged)
         start = max(end, max((damage.stop for damage in report.damaged), default=end))
         if claim is None:
             # If the log's last records are damaged, they explain a later time.
