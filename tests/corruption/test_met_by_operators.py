@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 import rocketstore
 from golden.golden_stores import unpack
 from rocketstore.errors import RepairRefusedError
+from support.other_user import as_nobody, reachable_folder
 
 
 def _codes(root: Path) -> set[str]:
@@ -102,33 +102,16 @@ def test_a_damaged_log_with_queues_in_rocksdb(tmp_path: Path) -> None:
         rocketstore.plan(root)
 
 
-def _codes_as_nobody(root: Path) -> list[tuple[str, str]]:
-    """Code and file of doctor's findings in a process whom permissions bind."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setuid(65534)
-            found = [(one.code, one.where[0].file) for one in rocketstore.doctor(root).findings]
-            os.write(writer, json.dumps(found).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answers:
-        found = json.load(answers)
-    os.waitpid(child, 0)
-    return [(code, file) for code, file in found]
+def _findings(root: Path) -> list[tuple[str, str]]:
+    return [(one.code, one.where[0].file) for one in rocketstore.doctor(root).findings]
 
 
 def test_a_table_that_may_not_be_read_is_not_called_empty() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)  # so that another user reaches it
-        root = unpack("broker-5.3.3", Path(name))
-        rocketstore.doctor(root)  # what it needs is imported before
+    with reachable_folder() as folder:
+        root = unpack("broker-5.3.3", folder)
+        whole = unpack("broker-5.3.3", folder / "whole")
         os.chmod(root / "config" / "consumerOffset.json", 0)
-        found = _codes_as_nobody(root)
+        found = as_nobody(_findings, root, whole)
     about = [code for code, file in found if file == "config/consumerOffset.json"]
     assert about == ["store.owner"]
 

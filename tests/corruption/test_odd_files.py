@@ -22,6 +22,7 @@ from golden import golden_stores
 from rocketstore.cli.app import app
 from rocketstore.sources.segments import list_log
 from support.command_line import CliRunner, Result
+from support.other_user import as_nobody, give_away, reachable_folder
 
 MESSAGES = 294
 
@@ -167,19 +168,7 @@ def test_in_the_place_of_a_small_file(kind: Kind, name: str, root: Path) -> None
 
 @pytest.mark.parametrize("name", ["consumequeue", "consumequeue/TopicA", "index"])
 @pytest.mark.parametrize("mode", [0o000, 0o444])
-def test_a_folder_that_may_not_be_looked_into(
-    name: str, mode: int, template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    from corruption.test_reading_policy import as_nobody
-
-    outside = Path(tmp_path_factory.mktemp("open"))
-    for path in (outside, *outside.parents):
-        if path.stat().st_mode & 0o777 == 0o700:
-            path.chmod(0o755)
-    root = Path(shutil.copytree(template, outside / "store"))
-    for path in (root, *root.rglob("*")):
-        os.chown(path, 65534, 65534)
-
+def test_a_folder_that_may_not_be_looked_into(name: str, mode: int, template: Path) -> None:
     def ask(store_root: Path) -> list[Any]:
         with rocketstore.open(store_root) as store:
             got = store.get_message("g", "TopicA", 0, 0, 3).messages
@@ -187,11 +176,11 @@ def test_a_folder_that_may_not_be_looked_into(
             notes = [n for n in store.recovery_report.notes if any(word in n for word in words)]
             return [sum(1 for _ in store.scan()), len(got), len(notes) > 0]
 
-    (root / name).chmod(mode)
-    try:
+    with reachable_folder() as outside:
+        root = Path(shutil.copytree(template, outside / "store"))
+        give_away(root)
+        (root / name).chmod(mode)
         assert as_nobody(ask, root, template) == [MESSAGES, 3, True]
-    finally:
-        (root / name).chmod(0o755)
 
 
 FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index", "config")

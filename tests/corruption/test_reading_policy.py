@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from rocketstore.spark.jobs.stats import stats_table
 from rocketstore.spark.reading.reader import plan, read_partition
 from rocketstore.spark.stream.plan import StreamPlan
 from support.command_line import lines, run
+from support.other_user import as_nobody, reachable_folder
 
 SEGMENT = 16384
 COUNT = 400
@@ -333,42 +333,11 @@ def test_a_search_by_time_goes_past_what_cannot_be_read(boundary: str, tmp_path:
 @pytest.fixture
 def shared(whole: Path) -> Iterator[Path]:
     """A copy that another user reaches."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    try:
+    with reachable_folder() as folder:
         shutil.copytree(whole, folder / "store")
-        for path in (folder / "store").rglob("*"):
+        for path in (folder / "store", *(folder / "store").rglob("*")):
             path.chmod(0o755)
-        (folder / "store").chmod(0o755)
         yield folder / "store"
-    finally:
-        for path in (folder, *folder.rglob("*")):
-            path.chmod(0o755)
-        shutil.rmtree(folder)
-
-
-def as_nobody(ask: Callable[[Path], Any], root: Path, whole: Path) -> Any:
-    """What ``ask`` returns in a process whom permissions bind; all is imported before."""
-    import ast
-
-    ask(whole)
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setgid(65534)
-                os.setuid(65534)
-            text = repr(ask(root))
-        except BaseException as error:  # noqa: BLE001 - sent to the parent
-            text = repr(f"{type(error).__name__}: {error}")
-        os.write(write, text.encode())
-        os._exit(0)
-    os.close(write)
-    os.waitpid(child, 0)
-    with os.fdopen(read, "rb") as file:
-        return ast.literal_eval(file.read().decode())
 
 
 def ask_readers(root: Path) -> list[Any]:

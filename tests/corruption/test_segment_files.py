@@ -8,7 +8,6 @@ import shutil
 import socket
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from corruption import crafted
 from corruption.crafted import SEGMENT, Crafted, Record, snapshot
 from golden import golden_stores
 from rocketstore import ConfigError, MappedFileError, RocketStoreError, UnsafePathError
+from support.other_user import give_away, reachable_folder
 from support.own_process import run_python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
@@ -612,19 +612,10 @@ except Exception as error:
 @pytest.fixture
 def owned(template: Path) -> Iterator[Crafted]:
     """A copy that another user than root owns, where that user can reach it."""
-    folder = Path(tempfile.mkdtemp())
-    try:
-        folder.chmod(0o755)
+    with reachable_folder() as folder:
         store = Crafted(template, folder / "store")
-        if os.getuid() == 0:
-            for path in (store.root, *store.root.rglob("*")):
-                os.chown(path, 65534, 65534)
+        give_away(store.root)
         yield store
-    finally:
-        for path in (folder, *folder.rglob("*")):
-            if not path.is_symlink() and path.is_dir():
-                path.chmod(0o755)
-        shutil.rmtree(folder)
 
 
 def as_nobody(store: Crafted, mode: str) -> dict[str, Any]:

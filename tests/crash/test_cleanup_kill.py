@@ -65,6 +65,7 @@ def run_and_kill(
         env={**os.environ, "PYTHONPATH": source},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        bufsize=0,  # what a buffer of ours had taken, communicate would not return
     )
     assert process.stdout is not None
     first = process.stdout.readline()

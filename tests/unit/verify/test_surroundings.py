@@ -27,6 +27,7 @@ from rocketstore import Message, MessageStoreConfig, formats
 from rocketstore.store.verifying import verify_files
 from rocketstore.verify.report import VerifyReport
 from support.command_line import lines, run
+from support.other_user import reachable_folder
 
 CONFIG = MessageStoreConfig()
 SEGMENT = 16384
@@ -60,16 +61,11 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(pristine: Path) -> Iterator[Path]:
     """A copy that another user can reach."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    shutil.copytree(pristine, folder / "store")
-    for path in (folder / "store", *(folder / "store").rglob("*")):
-        path.chmod(0o755)
-    yield folder / "store"
-    for path in (folder, *folder.rglob("*")):
-        if path.is_dir() and not path.is_symlink():
+    with reachable_folder() as folder:
+        shutil.copytree(pristine, folder / "store")
+        for path in (folder / "store", *(folder / "store").rglob("*")):
             path.chmod(0o755)
-    shutil.rmtree(folder)
+        yield folder / "store"
 
 
 @pytest.fixture
