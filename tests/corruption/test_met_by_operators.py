@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rocketstore
 from golden.golden_stores import unpack
+from rocketstore import MessageStoreConfig
 from rocketstore.errors import RepairRefusedError
+from rocketstore.store.verifying import verify_files
+from rocketstore.testing import check_invariants
 from support.other_user import as_nobody, reachable_folder
 
 
@@ -114,6 +119,38 @@ def test_a_table_that_may_not_be_read_is_not_called_empty() -> None:
         found = as_nobody(_findings, root, whole)
     about = [code for code, file in found if file == "config/consumerOffset.json"]
     assert about == ["store.owner"]
+
+
+def _first_errors(root: Path) -> list[str]:
+    """What the calls on a store's path raise, one after the other."""
+    out, whole = root.parent.parent / "out", root.parent.parent / "whole" / "store"
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: rocketstore.doctor(root), lambda: rocketstore.plan(root),
+        lambda: rocketstore.report(root, out / "page.html"), lambda: rocketstore.open(root).close(),
+        lambda: rocketstore.clone(root, out / "clone"), lambda: rocketstore.diff(whole, root),
+        lambda: rocketstore.split(root, out / "split", topics=["T"]),
+        lambda: rocketstore.export(root, out / "export"), lambda: verify_files(root, MessageStoreConfig()),
+        lambda: check_invariants(root),
+    )  # fmt: skip
+    found = []
+    for call in calls:
+        try:
+            call()
+            found.append("nothing")
+        except Exception as error:  # noqa: BLE001 - its name is the answer
+            found.append(type(error).__name__)
+    return found
+
+
+@pytest.mark.parametrize("locked", ["private", "private/store"])
+def test_a_store_that_may_not_be_reached_is_not_called_missing(locked: str) -> None:
+    with reachable_folder() as folder:
+        unpack("broker-5.3.3", folder / "whole")
+        root = unpack("broker-5.3.3", folder / "private")
+        (folder / "out").mkdir(mode=0o777)
+        (folder / locked).chmod(0)
+        found = as_nobody(_first_errors, root, folder / "whole" / "store")
+    assert found == ["PermissionError"] * 10
 
 
 def test_a_store_without_a_message_is_well(tmp_path: Path) -> None:

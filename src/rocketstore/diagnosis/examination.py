@@ -36,6 +36,7 @@ from rocketstore.directory.access import StoreAccess
 from rocketstore.directory.checkpoint import StoreCheckpoint
 from rocketstore.directory.parts import is_store, store_parts
 from rocketstore.directory.paths import StorePaths
+from rocketstore.directory.place import is_there
 from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
 from rocketstore.store.arguments import merge
 
@@ -129,7 +130,7 @@ def doctor(
     settings, texts = _settings(config, options)
     decided = _decided({**texts, **(broker_options or {})})
     place = Path(path)
-    if not os.path.lexists(place):
+    if not is_there(place):
         raise FileNotFoundError(f"there is no store {place}")
     examination = _Examination(place, level, settings, texts, limit, threads_of(jobs), progress)
     examination.name_options(config, options.get("store_path_commit_log"))

@@ -24,6 +24,22 @@ def check_platform(mode: str) -> None:
         raise io.UnsupportedOperation('Windows supports mode "r" only')
 
 
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Whether anything is at ``path``; links are followed.
+
+    Raises
+    ------
+    OSError
+        It cannot be known, as below a folder that this user may not search. ``os.path.exists``
+        says "no" then, and from Python 3.14 on ``Path.exists`` does, too.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def check_root(root: Path, mode: str) -> None:
     """Raise if the root does not fit the mode; warn about network file systems.
 
@@ -32,7 +48,7 @@ def check_root(root: Path, mode: str) -> None:
     """
     if mode == "x" and os.path.lexists(root):
         raise FileExistsError(f"{root} exists; open it with mode 'r+' or 'a'")
-    if not root.exists():
+    if not is_there(root):
         if mode in ("r", "r+"):
             raise FileNotFoundError(f"there is no store {root}; mode 'a' would create one")
     elif not root.is_dir():

@@ -15,7 +15,7 @@ from rocketstore.arguments import Progress, StoreOptions
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.parts import is_store, refuse_dledger, store_parts
 from rocketstore.directory.paths import StorePaths
-from rocketstore.directory.place import check_platform
+from rocketstore.directory.place import check_platform, is_there
 from rocketstore.errors import SourceChangedError, StoreLockedError
 from rocketstore.files.disk_room import RoomNeeded
 from rocketstore.files.durable import list_folder, make_directories, sync_directory
@@ -227,7 +227,7 @@ class _Clone:
         self._workplace.name_store()
 
     def _check_places(self) -> None:
-        if not self.source.is_dir():
+        if not is_there(self.source) or not self.source.is_dir():
             raise FileNotFoundError(2, "there is no store", str(self.source))
         refuse_dledger(self.source, *self.paths.log_folders)
         if not is_store(store_parts(self.source)) and not self.paths.commit_log.is_dir():

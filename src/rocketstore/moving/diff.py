@@ -14,6 +14,7 @@ from rocketstore.arguments import Progress, StoreOptions
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.parts import is_store, refuse_dledger, store_parts
 from rocketstore.directory.paths import StorePaths
+from rocketstore.directory.place import is_there
 from rocketstore.errors import ConfigError, SourceChangedError
 from rocketstore.moving.comparing.difference import PARTS, Difference, DiffReport, Findings
 from rocketstore.moving.comparing.key_diff import KeysDiff
@@ -250,7 +251,7 @@ class _Diff:
 
 def _place(root: Path, config: MessageStoreConfig) -> tuple[MessageStoreConfig, bool]:
     """Return the configuration, and whether ``root`` is a log without a store around it."""
-    if not root.is_dir():
+    if not is_there(root) or not root.is_dir():
         raise FileNotFoundError(2, "there is no store", str(root))
     if config.store_path_commit_log or is_store(store_parts(root)):
         return config, False

@@ -26,6 +26,7 @@ from rocketstore.config_managers.files import (
 from rocketstore.directory.checkpoint import StoreCheckpoint
 from rocketstore.directory.parts import is_store, refuse_dledger, store_parts
 from rocketstore.directory.paths import StorePaths
+from rocketstore.directory.place import is_there
 from rocketstore.errors import MappedFileError, SourceChangedError, StoreLockedError
 from rocketstore.files.durable import list_folder, make_directories, write_file
 from rocketstore.moving.settling import lower_offsets
@@ -50,7 +51,7 @@ class Source:
 
     def check(self) -> None:
         """Raise unless it is a store that no writer has open."""
-        if not self.root.is_dir():
+        if not is_there(self.root) or not self.root.is_dir():
             raise FileNotFoundError(2, "there is no store", str(self.root))
         refuse_dledger(self.root, *self.paths.log_folders)
         if not is_store(store_parts(self.root)) or not self.paths.commit_log.is_dir():

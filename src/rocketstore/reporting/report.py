@@ -12,6 +12,7 @@ from rocketstore.arguments import Progress
 from rocketstore.config import MessageStoreConfig
 from rocketstore.diagnosis.verdict import Verdict
 from rocketstore.directory.paths import configured_logs
+from rocketstore.directory.place import is_there
 from rocketstore.errors import MappedFileError
 from rocketstore.files.durable import kind_name, write_file
 from rocketstore.reporting.assets import SCRIPT, STYLE, policy
@@ -132,7 +133,7 @@ def report(
     """
     place, target = Path(path), Path(os.path.abspath(output))
     settings, file = _settings(config)
-    if not os.path.lexists(place):
+    if not is_there(place):
         raise FileNotFoundError(f"there is no store {place}")
     check_output(place, target, settings)
     facts = gather(

@@ -18,7 +18,7 @@ from rocketstore.directory.parts import (
     is_dledger_name,
     refuse_dledger,
 )
-from rocketstore.directory.place import check_root
+from rocketstore.directory.place import check_root, is_there
 from rocketstore.directory.state import StoreState
 from rocketstore.errors import MappedFileError, UnsafePathError
 from rocketstore.files.durable import no_folder, refuse_link_out
@@ -277,7 +277,7 @@ def _list_local(
     path: Path, more_folders: Sequence[str | os.PathLike[str]], *, tolerate_unreadable: bool
 ) -> _Found:
     path = Path(os.path.abspath(path))
-    if not path.exists():
+    if not is_there(path):
         raise FileNotFoundError(f"there is no store {path}")
     if more_folders or _is_log_folder(path):
         root, folder = path.parent, path

@@ -15,6 +15,7 @@ from rocketstore.arguments import Derive
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.directory.paths import StorePaths
+from rocketstore.directory.place import is_there
 from rocketstore.message import StoredMessage
 from rocketstore.store.default_message_store import open as open_store
 from rocketstore.survey.facts import StoreFacts
@@ -174,7 +175,7 @@ def check_invariants(
     for the stores of tests. Source: RocketMQ's behaviour as ``docs/differences.md`` describes it.
     """
     root = Path(path)
-    if not root.is_dir():
+    if not is_there(root) or not root.is_dir():
         raise FileNotFoundError(f"there is no store {root}")
     check = _Check(root, config or MessageStoreConfig())
     check.log_itself()

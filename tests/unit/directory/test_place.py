@@ -8,7 +8,21 @@ import pytest
 
 import rocketstore
 from rocketstore import UnsafePathError
+from rocketstore.directory.place import is_there
 from support.directory import files_below
+
+
+def test_what_cannot_be_looked_at_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    assert is_there(tmp_path)
+    assert is_there(tmp_path / "file")
+    for name in ("none", "none/below", "file/below", "dangling"):
+        assert not is_there(tmp_path / name)
+    for name in ("circle", "x" * 300):
+        with pytest.raises(OSError, match=name):
+            is_there(tmp_path / name)
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ from rocketstore.cli.common.records import result_fields
 from rocketstore.cli.common.text import is_utf8
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.parts import is_store, store_parts
+from rocketstore.directory.place import is_there
 from rocketstore.errors import (
     ConfigError,
     CorruptionError,
@@ -214,7 +215,7 @@ def _check_place(path: Path, *, create: bool, config: MessageStoreConfig) -> Non
     """Refuse to create a store in a directory that holds something else."""
     if not create:
         hint = "--create creates one"
-        if not path.exists():
+        if not is_there(path):
             raise fail(ExitCode.CANNOT_READ, f"there is no store {path}; {hint}")
         check_is_store(path, hint=f"; {hint} in an empty directory, or a new one", config=config)
     elif path.is_dir() and any(path.iterdir()) and not is_store(store_parts(path)):

@@ -13,6 +13,7 @@ from rocketstore.cli.common.outcome import ExitCode, fail
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.parts import is_store, store_parts
+from rocketstore.directory.place import is_there
 from rocketstore.errors import RocketStoreError
 from rocketstore.looking.log_source import open_log
 from rocketstore.store.default_message_store import DefaultMessageStore
@@ -42,7 +43,7 @@ def check_is_store(path: Path, *, hint: str = "", config: MessageStoreConfig | N
 
     Opening reports a path that is not a directory, or a log that ``config`` places elsewhere.
     """
-    if not path.exists():
+    if not is_there(path):
         raise fail(ExitCode.CANNOT_READ, f"there is no store {path}")
     if not path.is_dir() or is_store(store_parts(path)):
         return
