@@ -129,8 +129,8 @@ def _first_errors(root: Path) -> list[str]:
         lambda: rocketstore.report(root, out / "page.html"), lambda: rocketstore.open(root).close(),
         lambda: rocketstore.clone(root, out / "clone"), lambda: rocketstore.diff(whole, root),
         lambda: rocketstore.split(root, out / "split", topics=["T"]),
-        lambda: rocketstore.export(root, out / "export"), lambda: verify_files(root, MessageStoreConfig()),
-        lambda: check_invariants(root),
+        lambda: rocketstore.export(root, out / "export"), lambda: check_invariants(root),
+        lambda: verify_files(root, MessageStoreConfig()),
     )  # fmt: skip
     found = []
     for call in calls:
