@@ -9,10 +9,10 @@ from libc.string cimport memset
 from rs_arguments cimport rs_get_bytes, rs_get_integers
 from rs_copy cimport rs_raise_fault
 from rs_crc cimport rs_crc_import
-from rs_formats cimport RS_INDEX_ENTRY_NBYTES
+from rs_formats cimport RS_INDEX_ENTRY_NBYTES, rs_parsed_record
 from rs_guard cimport rs_guard_import, rs_guarded
 from rs_pass cimport rs_pass_call, rs_pass_consume
-from rs_status cimport RS_FAULT
+from rs_status cimport RS_FAULT, RS_MISMATCH
 
 cdef extern from "rs_pass_index_keys.h" nogil:
     enum:
@@ -41,8 +41,17 @@ cdef extern from "rs_pass_index_keys.h" nogil:
         int64_t key_count
         int64_t begin_timestamp
 
+    ctypedef struct rs_key_rows:
+        rs_key_pass *keys
+        const uint8_t *buffer
+        int64_t nbytes
+        const uint8_t *rows
+        int64_t row
+        int64_t count
+
     void rs_key_pass_init(rs_key_pass *keys)
     int rs_key_pass_run(void *argument)
+    int rs_key_rows_run(void *argument)
     int rs_key_match_run(void *argument)
 
 rs_guard_import()
@@ -62,6 +71,17 @@ cdef class IndexKeysPass:
     cdef int64_t next
     cdef bint busy             # guarded by: the GIL
 
+    cdef int enter(self) except -1:
+        """Enter the pass; raise if another thread is inside. The caller clears ``busy``."""
+        if self.busy:
+            raise RuntimeError("another thread is inside this pass")
+        if not self.core.counts_only:
+            self.core.hashes = <uint8_t*>PyByteArray_AS_STRING(self.hashes)
+            self.core.offsets = <uint8_t*>PyByteArray_AS_STRING(self.offsets)
+            self.core.timestamps = <uint8_t*>PyByteArray_AS_STRING(self.timestamps)
+        self.busy = True
+        return 0
+
     def __cinit__(self, *, index_tags=True, mark_tags=False, counts_only=False,
                   int64_t capacity=65536):
         rs_key_pass_init(&self.core)
@@ -80,13 +100,7 @@ cdef class IndexKeysPass:
 
     def consume(self, window, int64_t position, int64_t stop, int64_t base_offset,
                 int64_t segment_end, int64_t limit, int64_t flags, /):
-        if self.busy:
-            raise RuntimeError("another thread is inside this pass")
-        if not self.core.counts_only:
-            self.core.hashes = <uint8_t*>PyByteArray_AS_STRING(self.hashes)
-            self.core.offsets = <uint8_t*>PyByteArray_AS_STRING(self.offsets)
-            self.core.timestamps = <uint8_t*>PyByteArray_AS_STRING(self.timestamps)
-        self.busy = True
+        self.enter()
         try:
             status, position = rs_pass_consume(
                 rs_key_pass_run, &self.core, &self.core.call, window, position, stop, base_offset,
@@ -96,6 +110,41 @@ cdef class IndexKeysPass:
             self.busy = False
         self.next = base_offset + position
         return status, position
+
+    def consume_rows(self, buffer, rows, int64_t first=0, /):
+        cdef Py_buffer view, filled
+        cdef rs_key_rows call
+        cdef int status
+        memset(&view, 0, sizeof(view))
+        memset(&filled, 0, sizeof(filled))
+        self.enter()
+        try:
+            rs_get_bytes(buffer, &view, False)
+            rs_get_bytes(rows, &filled, False)
+            if filled.len % <Py_ssize_t>sizeof(rs_parsed_record):
+                raise ValueError(
+                    f"rows must be whole rows of {sizeof(rs_parsed_record)} bytes, not "
+                    f"{filled.len} bytes"
+                )
+            call.count = filled.len // <Py_ssize_t>sizeof(rs_parsed_record)
+            if not 0 <= first <= call.count:
+                raise ValueError(f"first must be within {call.count} rows, not {first}")
+            call.keys = &self.core
+            call.buffer = <const uint8_t*>view.buf
+            call.nbytes = view.len
+            call.rows = <const uint8_t*>filled.buf
+            call.row = first
+            with nogil:
+                status = rs_guarded(rs_key_rows_run, &call)
+        finally:
+            self.busy = False
+            PyBuffer_Release(&filled)
+            PyBuffer_Release(&view)
+        if status == RS_FAULT:
+            rs_raise_fault()
+        if status == RS_MISMATCH:
+            raise ValueError(f"the texts of row {call.row} do not lie within {call.nbytes} bytes")
+        return call.row
 
     def take(self):
         cdef Py_ssize_t count = self.core.count

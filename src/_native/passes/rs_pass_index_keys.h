@@ -5,6 +5,7 @@
 #define RS_PASS_INDEX_KEYS_H
 #include "rs_dispatch.h"
 #include "rs_pass.h"
+#include "rs_rows.h"
 
 /* Maximum keys of a record: its unique key, its tags, every second byte of its properties. */
 #define RS_MAX_RECORD_KEYS (2 + (RS_MAX_PROPERTIES_NBYTES + 1) / 2)
@@ -155,6 +156,60 @@ static inline int rs_key_pass_record(void *argument, const uint8_t *record, rs_p
 RS_UNUSED static int rs_key_pass_run(void *argument)
 {
     return rs_pass_run(&((rs_key_pass *)argument)->call, argument, rs_key_pass_record);
+}
+
+/* --- the keys of rows ------------------------------------------------------------------------- */
+
+typedef struct {
+    rs_key_pass *keys;
+    const uint8_t *buffer;
+    int64_t nbytes; /* of the buffer */
+    const uint8_t *rows; /* of rs_scan_records, with RS_PARSE_PROPERTIES */
+    int64_t row, count;
+} rs_key_rows;
+
+/* Whether a text of a row lies in the buffer, or is missing and may be. */
+static inline int rs_key_rows_holds(const rs_key_rows *call, const rs_parsed_record *row,
+                                    int32_t at, int32_t n, int optional)
+{
+    return (optional && at < 0)
+           || (at >= 0 && n >= 0 && n <= RS_MAX_PROPERTIES_NBYTES
+               && (int64_t)row->position + at + n <= call->nbytes);
+}
+
+static inline int rs_key_rows_fits(const rs_key_rows *call, const rs_parsed_record *row)
+{
+    return row->position >= 0 && rs_key_rows_holds(call, row, row->topic_at, row->topic_nbytes, 0)
+           && rs_key_rows_holds(call, row, row->unique_key_at, row->unique_key_nbytes, 1)
+           && rs_key_rows_holds(call, row, row->keys_at, row->keys_nbytes, 1)
+           && rs_key_rows_holds(call, row, row->tags_at, row->tags_nbytes, 1);
+}
+
+/* RS_OK; RS_FULL: no room for the keys of `row`; RS_MISMATCH: its texts are not in the buffer. */
+RS_UNUSED static int rs_key_rows_run(void *argument)
+{
+    rs_key_rows *call = (rs_key_rows *)argument;
+    for (; call->row < call->count; call->row++) {
+        rs_parsed_record row;
+        rs_prefetch_row_texts(call->buffer, call->nbytes, call->rows, call->row, call->count);
+        rs_load_row(call->rows, call->row, &row);
+        if (RS_UNLIKELY(!rs_key_rows_fits(call, &row))) {
+            return RS_MISMATCH;
+        }
+        if (RS_UNLIKELY(rs_is_skipped(&row)
+                        || !rs_is_still_there(call->buffer, call->nbytes, &row))) {
+            continue;
+        }
+        if (RS_LIKELY(rs_key_pass_wants(&row))) {
+            if (RS_UNLIKELY(!rs_key_pass_has_room(call->keys, &row))) {
+                return RS_FULL;
+            }
+            rs_key_pass_take(call->keys, call->buffer + row.position, &row);
+        }
+        call->keys->records++;
+        RS_COMPILER_BARRIER();
+    }
+    return RS_OK;
 }
 
 /* --- entries against keys --------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #ifndef RS_PASS_ROWS_H
 #define RS_PASS_ROWS_H
 #include "rs_pass_queues.h"
+#include "rs_rows.h"
 #include "rs_status.h"
 
 typedef struct {
@@ -19,11 +20,6 @@ typedef struct {
     int32_t named;                  /* some record names other queues, if properties were parsed */
     int32_t property_crcs;          /* 1: some row has a valid one, 2: an invalid one, 3: both */
 } rs_rows_summary;
-
-static inline void rs_load_row(const uint8_t *rows, int64_t number, rs_parsed_record *row)
-{
-    memcpy(row, rows + number * (int64_t)sizeof *row, sizeof *row);
-}
 
 /* Return the first row whose topic does not lie within `nbytes`, -1 if all do. */
 RS_UNUSED static int64_t rs_find_stray_row(const uint8_t *rows, int64_t count, int64_t nbytes)
@@ -116,16 +112,6 @@ static inline rs_queue_offset *rs_offsets_queue(rs_queue_offsets *offsets,
     return queue;
 }
 
-/* Whether the row's record is still in the buffer: another process may have overwritten it.
- * Requires: the row's topic lies in the buffer. */
-static inline int rs_is_still_there(const uint8_t *buffer, int64_t nbytes,
-                                    const rs_parsed_record *row)
-{
-    const int64_t at = (int64_t)row->position + RS_RECORD_HEAD_TOTAL_SIZE_AT;
-    return at <= nbytes - (int64_t)sizeof(int32_t)
-           && rs_load_be32(buffer + at) == row->total_size;
-}
-
 /* RS_OK: each row continues its queue, and the queues' ends are moved. RS_END: some row does not,
  * is an inner batch, or its record is gone; the ends are those of before. RS_LIMIT: out of memory.
  */
@@ -176,6 +162,7 @@ RS_UNUSED static int rs_number_rows(void *argument)
     rs_queue_numbers *found = (rs_queue_numbers *)argument;
     for (int64_t i = 0; i < found->count; i++) {
         rs_parsed_record row;
+        rs_prefetch_row_texts(found->buffer, found->nbytes, found->rows, i, found->count);
         rs_load_row(found->rows, i, &row);
         found->numbers[i] = -1;
         if (!rs_pass_has_unit(&row) || !rs_is_still_there(found->buffer, found->nbytes, &row)) {

@@ -58,6 +58,13 @@ class IndexKeysPass:
         a corrupt record there. ``flags``: ``RecordFlags``. ``ValueError`` if the positions are not
         in the window."""
 
+    def consume_rows(self, buffer: Buffer, rows: Buffer, first: int = 0, /) -> int:
+        """Process the records that ``scan_records`` described by ``rows``, with their properties
+        parsed, from row ``first`` on; ``buffer`` is the window that was scanned. A record that
+        was overwritten since has no keys. Return the number of rows, or that of a row without room
+        for its keys: take the keys and continue there. ``ValueError`` if a row's topic or keys are
+        not in the buffer; the rows before it are taken."""
+
     def take(self) -> tuple[memoryview, memoryview, memoryview]:
         """Return the keys gathered and clear them: hashes (int32), physical offsets and store times
         (int64), as views that are valid until the next ``consume``. ``ValueError`` with

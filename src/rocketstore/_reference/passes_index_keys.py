@@ -16,6 +16,7 @@ from rocketstore._reference.arguments import (
     wrap64,
 )
 from rocketstore._reference.passes import Pass
+from rocketstore._reference.passes_rows import is_still_there
 from rocketstore._reference.record_check import Row
 from rocketstore.status import RecordStatus
 
@@ -82,6 +83,30 @@ class IndexKeysPass(Pass):
 
     _take = take_record
 
+    def consume_rows(self, buffer: Buffer, rows: Buffer, first: int = 0, /) -> int:
+        """Gather the keys of the records that rows describe; return where it stopped."""
+        check_int64(first)
+        view, filled, nbytes = readable(buffer), readable(rows), formats.PARSED_RECORD.nbytes
+        if len(filled) % nbytes:
+            raise ValueError(f"rows must be whole rows of {nbytes} bytes, not {len(filled)} bytes")
+        count = len(filled) // nbytes
+        if not 0 <= first <= count:
+            raise ValueError(f"first must be within {count} rows, not {first}")
+        for number in range(first, count):
+            row = Row(*formats.PARSED_RECORD.struct.unpack_from(filled, number * nbytes))
+            texts = _texts(view, row)
+            if texts is None:
+                raise ValueError(f"the texts of row {number} do not lie within {len(view)} bytes")
+            if row.status not in _TAKEN or not is_still_there(view, row):
+                continue
+            kind = row.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK
+            if kind != formats.SYS_FLAG_TRANSACTION_ROLLBACK:
+                topic, values = texts
+                if not self._keep(topic, values, row):
+                    return number
+            self.records += 1
+        return count
+
     def _gather(self, record: bytes, row: Row) -> bool:
         """Gather one record's keys; return False without room for the most it can have."""
         properties = record[row.properties_at :]
@@ -89,11 +114,14 @@ class IndexKeysPass(Pass):
         values = {
             name: properties[start:stop] for name, start, stop in record_check.pairs(properties)
         }
+        topic = record[row.topic_at : row.topic_at + row.topic_nbytes]
+        return self._keep(topic, values, row)
+
+    def _keep(self, topic: bytes, values: dict[bytes, bytes], row: Row) -> bool:
         most = 2 + (len(values.get(_KEYS, b"")) + 1) // 2
         room = self._capacity - self.count
         if room <= 0 or (room < most and not self._counts_only):
             return False
-        topic = record[row.topic_at : row.topic_at + row.topic_nbytes]
         prefix = topic + formats.INDEX_KEY_SEPARATOR.encode()
         for key, mark in self._keys_of(values):
             self.count += 1
@@ -127,6 +155,25 @@ class IndexKeysPass(Pass):
             memoryview(array("q", [key[1] for key in keys])),
             memoryview(array("q", [key[2] for key in keys])),
         )
+
+
+def _texts(view: memoryview, row: Row) -> tuple[bytes, dict[bytes, bytes]] | None:
+    """Return a row's topic and the properties with its keys, ``None`` if one is outside."""
+    found = {}
+    for name, at, nbytes in (
+        (b"", row.topic_at, row.topic_nbytes),
+        (_UNIQUE_KEY, row.unique_key_at, row.unique_key_nbytes),
+        (_KEYS, row.keys_at, row.keys_nbytes),
+        (_TAGS, row.tags_at, row.tags_nbytes),
+    ):
+        if at < 0 and name:
+            continue
+        start = row.position + at
+        is_length = 0 <= nbytes <= formats.MAX_PROPERTIES_NBYTES
+        if row.position < 0 or at < 0 or not is_length or start + nbytes > len(view):
+            return None
+        found[name] = bytes(view[start : start + nbytes])
+    return found.pop(b""), found
 
 
 def match_entries(

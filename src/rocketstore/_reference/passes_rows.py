@@ -39,7 +39,7 @@ def _rows(view: memoryview, rows: Buffer) -> list[tuple[Row, bytes]]:
     return found
 
 
-def _is_still_there(view: memoryview, row: Row) -> bool:
+def is_still_there(view: memoryview, row: Row) -> bool:
     """Return whether the row's record is still there: another process may have overwritten it."""
     start = row.position + formats.RECORD_HEAD.at("total_size")
     size = view[start : start + 4]
@@ -93,7 +93,7 @@ class QueueOffsets:
                 continue
             if row.sys_flag & formats.SYS_FLAG_INNER_BATCH or not 0 <= row.queue_offset < INT64_MAX:
                 return False
-            if not _is_still_there(view, row):
+            if not is_still_there(view, row):
                 return False
             key = (topic, row.queue_id)
             if ends.get(key, row.queue_offset) != row.queue_offset:
@@ -125,7 +125,7 @@ class QueueNumbers:
             )
         for place, (row, topic) in enumerate(found):
             number = -1
-            if has_unit(row) and _is_still_there(view, row):
+            if has_unit(row) and is_still_there(view, row):
                 number = self._numbers.setdefault((topic, row.queue_id), len(self._numbers))
             room[4 * place : 4 * place + 4] = number.to_bytes(4, sys.byteorder, signed=True)
 

@@ -93,6 +93,10 @@ class RecordBatch:
         self._judged(queues.number, numbers)
         return numbers
 
+    def take_keys(self, keys: kernels.passes_index_keys.IndexKeysPass, first: int) -> int:
+        """Let ``keys`` take the records from row ``first`` on; return the row where it is full."""
+        return int(self._judged(keys.consume_rows, first))
+
     def _judged(self, kernel: Callable[..., Any], *arguments: Any) -> Any:
         """Call a kernel with the records and their rows; if the file was truncated meanwhile, the
         error names it."""

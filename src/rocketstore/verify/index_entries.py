@@ -13,7 +13,6 @@ from rocketstore import formats, kernels
 from rocketstore.files.raw import read_bytes
 from rocketstore.index.index_file import IndexFile
 from rocketstore.log.scan import RecordBatch
-from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.verify.report import VerifyReport
 
 ENTRY = formats.INDEX_ENTRY.dtype
@@ -69,20 +68,14 @@ class KeyHashes:
         )
 
     def of(self, batch: RecordBatch) -> tuple[Array, Array, Array]:
-        """Return (physical offsets, key hashes, store times) of all keys of the batch."""
-        window, last = batch.window, batch.last()
-        position = batch.row(0)["position"]
-        stop = last["position"] + last["total_size"]
+        """Return (physical offsets, key hashes, store times) of all keys of the batch, whose
+        properties were parsed."""
         parts: list[tuple[Array, Array, Array]] = []
-        while position < stop:
-            status, position = self._pass.consume(
-                window.buffer, position, stop, window.base_offset, window.segment_end,
-                2**63 - 1, int(RecordFlags.PARSE_PROPERTIES),
-            )  # fmt: skip
+        row = 0
+        while row < batch.count:
+            row = batch.take_keys(self._pass, row)
             keys, places, times = self._pass.take()
             parts.append((np.array(places, "i8"), np.array(keys, "i4"), np.array(times, "i8")))
-            if status not in (RecordStatus.END, RecordStatus.FULL):
-                break  # overwritten meanwhile: the keys do not match then
         if len(parts) == 1:
             return parts[0]
         return (
@@ -188,6 +181,7 @@ class EntryStream:
         if compared != (count, count):
             return False
         self._next += count
+        self._looked_at = self._next, int(entries["physical_offset"][count])
         return True
 
     def below(self, offset: int | None) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,20 @@ from rocketstore.verify.unit_files import UnitFiles
 
 Array = np.ndarray[Any, Any]
 _DELAYED = formats.TOPIC_SCHEDULE.encode()
+
+
+class Records(NamedTuple):
+    """Records of one queue in log order: queue offsets, log offsets, sizes, tag codes, times."""
+
+    indexes: Array
+    offsets: Array
+    sizes: Array
+    codes: Array
+    times: Array
+
+    def part(self, start: int, stop: int) -> Records:
+        """Return the records ``start`` .. ``stop``."""
+        return Records(*(column[start:stop] for column in self))
 
 
 class QueueCheck:
@@ -51,22 +65,17 @@ class QueueCheck:
 
     # --- records in log order -----------------------------------------------------------------
 
-    def take(
-        self, indexes: Array, offsets: Array, sizes: Array, codes: Array, times: Array
-    ) -> None:
-        """Compare records with their units; the arrays hold one value per record."""
-        breaks = np.flatnonzero(np.diff(indexes) != 1) + 1
-        edges = [0, *breaks.tolist(), len(indexes)]
-        columns = (indexes, offsets, sizes, codes, times)
-        for start, stop in itertools.pairwise(edges):
-            self._take_run(*(column[start:stop] for column in columns))
+    def take(self, records: Records) -> None:
+        """Compare records with their units."""
+        breaks = np.flatnonzero(np.diff(records.indexes) != 1) + 1
+        for start, stop in itertools.pairwise([0, *breaks.tolist(), len(records.indexes)]):
+            self._take_run(records.part(start, stop))
 
-    def _take_run(
-        self, indexes: Array, offsets: Array, sizes: Array, codes: Array, times: Array
-    ) -> None:
+    def _take_run(self, records: Records) -> None:
         """Compare records with consecutive queue offsets."""
+        indexes, offsets = records.indexes, records.offsets
         first, place = int(indexes[0]), int(offsets[0])
-        if not self._may_be(first, offsets, sizes):
+        if not self._may_be(first, offsets, records.sizes):
             next_offset = self._cursor or 0
             self._add_record(place, f"queue offset {first} is impossible, {next_offset} is next")
             return
@@ -79,12 +88,11 @@ class QueueCheck:
             self._take_break(place)
             if repeated == len(indexes):
                 return
-            columns = (indexes, offsets, sizes, codes, times)
-            indexes, offsets, sizes, codes, times = (column[repeated:] for column in columns)
+            records = records.part(repeated, len(indexes))
         elif first > self._cursor:
             self._pass_gap(first, place)
-        self._doubled.take(int(indexes[0]), offsets)
-        self._compare(int(indexes[0]), offsets, sizes, codes, times)
+        self._doubled.take(int(records.indexes[0]), records.offsets)
+        self._compare(records)
 
     def _take_break(self, place: int) -> None:
         size = self._scope.log.segment_size
@@ -133,9 +141,9 @@ class QueueCheck:
 
     # --- units against records ----------------------------------------------------------------
 
-    def _compare(
-        self, first: int, offsets: Array, sizes: Array, codes: Array, times: Array
-    ) -> None:
+    def _compare(self, records: Records) -> None:
+        indexes, offsets, sizes, codes, times = records
+        first = int(indexes[0])
         stop = first + len(offsets)
         units = self._files.read(first, stop)
         same_place = (units["physical_offset"] == offsets) & (units["size"] == sizes)

@@ -18,14 +18,13 @@ from rocketstore.queues.consume_queue import ConsumeQueue
 from rocketstore.queues.directories import is_folder_name
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.status import MultiDispatch
-from rocketstore.verify.queue_check import QueueCheck
+from rocketstore.verify.queue_check import QueueCheck, Records
 from rocketstore.verify.scope import VerifyScope
 from rocketstore.verify.unit_files import UnitFiles
 
 #: Records gathered before they are compared queue by queue.
 _GATHER_COUNT = 1 << 19
 
-_COLUMNS = ("queue_offset", "physical_offset", "total_size", "tags_code", "store_timestamp")
 _LIGHT_NAMES = int(MultiDispatch.LIGHT)
 #: Odd names that are noted one by one.
 _MOST_NOTED = 20
@@ -39,6 +38,45 @@ class NumberedQueues(NamedTuple):
 
     numbers: Array
     keys: list[tuple[bytes, int]]
+
+
+class _Gathered:
+    """What the comparisons need of records, in a room for ``_GATHER_COUNT`` and a batch more."""
+
+    #: Fields of 8 bytes each, held side by side: NumPy gathers rows of 32 bytes at once.
+    _WIDE = ("queue_offset", "physical_offset", "tags_code", "store_timestamp")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._wide = np.empty((0, len(self._WIDE)), "i8")
+        self._sizes = np.empty(0, "i4")
+        self._numbers = np.empty(0, "i4")
+
+    def add(self, numbers: Array, columns: Array, queued: Array) -> None:
+        """Add the ``queued`` records of a batch; ``numbers``: of their queues."""
+        start, self.count = self.count, self.count + int(queued.sum())
+        if self.count > len(self._sizes):
+            room = max(self.count, _GATHER_COUNT + len(numbers))
+            for name in ("_wide", "_sizes", "_numbers"):
+                held = getattr(self, name)
+                grown = np.empty((room, *held.shape[1:]), held.dtype)
+                grown[:start] = held[:start]
+                setattr(self, name, grown)
+        rows = slice(None) if self.count - start == len(numbers) else queued
+        for place, name in enumerate(self._WIDE):
+            self._wide[start : self.count, place] = columns[name][rows]
+        self._sizes[start : self.count] = columns["total_size"][rows]
+        self._numbers[start : self.count] = numbers[rows]
+
+    def take(self) -> tuple[Array, Records]:
+        """Return the numbers of the queues in ascending order and their records, and clear all."""
+        numbers = self._numbers[: self.count]
+        if self.count and int(numbers.max()) < 1 << 16:
+            numbers = numbers.astype("u2")  # sorted by radix
+        order = np.argsort(numbers, kind="stable")
+        self.count = 0
+        indexes, offsets, codes, times = self._wide.take(order, axis=0).T
+        return numbers.take(order), Records(indexes, offsets, self._sizes.take(order), codes, times)
 
 
 class QueuesCheck:
@@ -59,8 +97,7 @@ class QueuesCheck:
         #: Topic and queue id by the queue's number.
         self._keys: list[tuple[bytes, int]] = []
         self._checks: dict[tuple[bytes, int], QueueCheck] = {}
-        self._gathered: list[tuple[Array, ...]] = []
-        self._gathered_count = 0
+        self._gathered = _Gathered()
         self._batch_topics = [name.encode() for name in queues.batch_topics]
         self._take_batch_records = take_batch_records
         #: Physical offsets of the records that name a light queue, by queue.
@@ -111,11 +148,8 @@ class QueuesCheck:
             in_batches = queued & is_batch[numbers]
             self._take_batch_records(batch, np.flatnonzero(in_batches))
             queued &= ~in_batches
-        rows = slice(None) if queued.all() else queued
-        parts = (numbers[rows], *(columns[name][rows].copy() for name in _COLUMNS))
-        self._gathered.append(parts)
-        self._gathered_count += len(parts[0])
-        if self._gathered_count >= _GATHER_COUNT:
+        self._gathered.add(numbers, columns, queued)
+        if self._gathered.count >= _GATHER_COUNT:
             self._hand_out()
 
     def _learn_batch_topics(self, batch: RecordBatch, queued: Array) -> None:
@@ -151,13 +185,7 @@ class QueuesCheck:
                     self._named.setdefault(key, []).append(message.physical_offset)
 
     def _hand_out(self) -> None:
-        if not self._gathered:
-            return
-        columns = [np.concatenate(parts) for parts in zip(*self._gathered, strict=True)]
-        self._gathered, self._gathered_count = [], 0
-        is_short = len(self._keys) < 1 << 16  # sorted by radix
-        order = np.argsort(columns[0].astype("u2") if is_short else columns[0], kind="stable")
-        numbers, *sorted_columns = (column[order] for column in columns)
+        numbers, records = self._gathered.take()
         edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for start, stop in itertools.pairwise(edges):
             if start == stop:
@@ -167,7 +195,7 @@ class QueuesCheck:
                 self._scope.counts["absent_batch_units"] += stop - start
                 continue
             check = self.check_of(topic, queue_id)
-            check.take(*(column[start:stop] for column in sorted_columns))
+            check.take(records.part(start, stop))
 
     def check_of(self, topic: bytes, queue_id: int) -> QueueCheck:
         """Return the check of one queue, created on first use."""

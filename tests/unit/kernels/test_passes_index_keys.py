@@ -14,6 +14,7 @@ from rocketstore import formats
 from rocketstore.status import RecordFlags, RecordStatus
 from support.kernel_bodies import NATIVE, REFERENCE, Bodies, both
 from support.record_factory import V4, V6, make_log
+from support.record_rows import changed, rows_of
 from support.reput_store import MemoryStore
 
 MARK = -(2**31)
@@ -142,6 +143,79 @@ def test_a_full_pass_loses_no_key(kernels: Bodies) -> None:
     size = len(log) // 4
     assert keys.consume(log, 0, len(log), 0, len(log), FAR, 0) == (RecordStatus.FULL, size)
     assert (keys.take_count(), keys.next_offset) == (9001, size)
+
+
+# --- the keys of rows -----------------------------------------------------------------------------
+
+
+def keys_of_rows(body: Bodies, log: bytes, rows: bytes, **options: Any) -> list[Any]:
+    keys = body.passes_index_keys.IndexKeysPass(**options)
+    found: list[Any] = []
+    row, count = 0, len(rows) // formats.PARSED_RECORD.nbytes
+    while True:
+        row = keys.consume_rows(log, rows, row)
+        if row == count:
+            break
+        found += zip(*keys.take(), strict=True)
+    return [*found, *zip(*keys.take(), strict=True), keys.records]
+
+
+@given(rows=records(), index_tags=st.booleans(), mark_tags=st.booleans())
+def test_rows_have_the_keys_of_their_records(
+    rows: list[dict[str, Any]], index_tags: bool, mark_tags: bool
+) -> None:
+    log = make_log(*rows)
+    parsed = rows_of(log, RecordFlags.PARSE_PROPERTIES)
+    for body in (NATIVE, REFERENCE):
+        keys = body.passes_index_keys.IndexKeysPass(index_tags=index_tags, mark_tags=mark_tags)
+        keys.consume(log, 0, len(log), 0, len(log), FAR, 0)
+        wanted = [*zip(*keys.take(), strict=True), keys.records]
+        found = keys_of_rows(body, log, parsed, index_tags=index_tags, mark_tags=mark_tags)
+        assert found == wanted
+
+
+def test_rows_of_many_keys_fill_a_pass(kernels: Bodies) -> None:
+    most = kernels.passes_index_keys.MAX_RECORD_KEYS
+    many = properties(("KEYS", b" ".join([b"k"] * 9000)), ("TAGS", b"t"))
+    log = make_log(*[{"properties": many, "version": 2}] * 4)
+    rows = rows_of(log, RecordFlags.PARSE_PROPERTIES)
+    assert keys_of_rows(kernels, log, rows, capacity=most) == [*gathered(kernels, log), 4]
+
+
+def test_a_record_that_was_overwritten_has_no_keys(kernels: Bodies) -> None:
+    log = bytearray(make_log({}, {}))
+    rows = rows_of(bytes(log), RecordFlags.PARSE_PROPERTIES)
+    log[:4] = bytes(4)
+    *found, count = keys_of_rows(kernels, bytes(log), rows)
+    assert (found, count) == (gathered(kernels, make_log({}, {}))[2:], 1)
+
+
+@pytest.mark.parametrize("name", ["topic", "unique_key", "keys", "tags"])
+@pytest.mark.parametrize(
+    ("part", "value"), [("at", 2**31 - 1), ("nbytes", -1), ("nbytes", 32767), ("nbytes", 32768)]
+)
+def test_rows_of_another_buffer(kernels: Bodies, name: str, part: str, value: int) -> None:
+    pairs = properties(("UNIQ_KEY", b"u"), ("KEYS", b"k"), ("TAGS", b"t"))
+    log = make_log({"properties": pairs}, {"properties": pairs})
+    rows = changed(rows_of(log, RecordFlags.PARSE_PROPERTIES), 1, f"{name}_{part}", value)
+    keys = kernels.passes_index_keys.IndexKeysPass()
+    with pytest.raises(ValueError, match=f"texts of row 1 do not lie within {len(log)} bytes"):
+        keys.consume_rows(log, rows)
+    assert (keys.count, keys.records) == (3, 1)
+
+
+def test_wrong_rows(kernels: Bodies) -> None:
+    keys = kernels.passes_index_keys.IndexKeysPass()
+    rows = rows_of(log := make_log({}, {}), RecordFlags.PARSE_PROPERTIES)
+    with pytest.raises(ValueError, match="must be whole rows of 144 bytes, not 287 bytes"):
+        keys.consume_rows(log, rows[:-1])
+    for first in (-1, 3):
+        with pytest.raises(ValueError, match=f"first must be within 2 rows, not {first}"):
+            keys.consume_rows(log, rows, first)
+    with pytest.raises(ValueError, match="texts of row 0"):
+        keys.consume_rows(log, changed(rows, 0, "position", -1))
+    assert keys.consume_rows(log, rows, 2) == 2
+    assert keys.count == 0
 
 
 def test_wrong_arguments(kernels: Bodies) -> None:

@@ -11,31 +11,17 @@ from rocketstore import formats
 from rocketstore.status import RecordFlags, RecordStatus
 from support.kernel_bodies import NATIVE, REFERENCE, Bodies, both
 from support.record_factory import make_log
+from support.record_rows import changed, rows_of
 
 ROW = formats.PARSED_RECORD
 INNER_BATCH = formats.SYS_FLAG_INNER_BATCH
 NEVER, ALWAYS = -(2**63), 2**63 - 1
 
 
-def rows_of(log: bytes, more_flags: int = 0) -> bytes:
-    """Rows of all records of a log that begins at offset 0."""
-    rows = bytearray(100 * ROW.nbytes)
-    flags = RecordFlags.CHECK_BODY_CRC | RecordFlags.REPORT_PROPERTY_CRC | more_flags
-    count, _, _ = both("message", "scan_records", log, 0, len(log), 0, len(log), flags, rows)
-    return bytes(rows[: count * ROW.nbytes])
-
-
 def summary(*records: dict[str, Any], before: int = NEVER) -> tuple[Any, ...]:
     log = make_log(*records)
     found: tuple[Any, ...] = both("passes_rows", "summarize", log, rows_of(log), before)
     return found
-
-
-def changed(rows: bytes, number: int, name: str, value: int) -> bytes:
-    values = list(ROW.struct.unpack_from(rows, number * ROW.nbytes))
-    values[[field.name for field in ROW.fields].index(name)] = value
-    start = number * ROW.nbytes
-    return rows[:start] + ROW.struct.pack(*values) + rows[start + ROW.nbytes :]
 
 
 def test_summary_of_good_records() -> None:
