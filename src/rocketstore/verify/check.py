@@ -8,7 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rocketstore import formats
 from rocketstore.arguments import Progress
@@ -319,12 +319,15 @@ class _StoreCheck:
 
     def _take(self, batch: RecordBatch) -> None:
         columns, scope = batch.columns, self._scope
-        good = columns["status"] != RecordStatus.GHOST
-        scope.report.records += int(good.sum())
-        scope.report.nbytes += int(columns["total_size"][good].sum(dtype="i8"))
-        if columns["status"].any():
+        statuses = columns["status"]
+        good: Any = slice(None)
+        if statuses.any():
+            good = statuses != RecordStatus.GHOST
             for status, name in _ODD_RECORDS:
-                scope.counts[name] += int((columns["status"] == status).sum())
+                scope.counts[name] += int((statuses == status).sum())
+        sizes = columns["total_size"][good]
+        scope.report.records += len(sizes)
+        scope.report.nbytes += int(sizes.sum(dtype="i8"))
         times = columns["store_timestamp"][good]
         if len(times):
             scope.newest = max(scope.newest, int(times.max()))

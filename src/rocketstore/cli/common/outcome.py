@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -167,3 +167,12 @@ def _explain(code: ExitCode, error: Exception, head: str = "") -> typer.Exit:
     if isinstance(error, ConfigError):
         return fail_by_lines(code, head + text)
     return fail(code, head + text)
+
+
+def check_found(count: int, conditions: Iterable[object], *, quiet: bool) -> None:
+    """End the command with 1 if no message met its conditions; without any, none need be there."""
+    if count or all(one is None or one == [] for one in conditions):
+        return
+    if not quiet:
+        complain("no message meets these conditions")
+    raise typer.Exit(int(ExitCode.FINDINGS))

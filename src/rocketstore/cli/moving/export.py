@@ -26,7 +26,7 @@ from rocketstore.cli.common.options import (
     path,
     store_config,
 )
-from rocketstore.cli.common.outcome import ExitCode, answering, complain, fail
+from rocketstore.cli.common.outcome import ExitCode, answering, check_found, complain, fail
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size, parse_time
@@ -126,9 +126,10 @@ def export(
     SHA-256, appears when the export is complete. If it is interrupted, the same command goes on.
     --append keeps the settings of the export in OUT and adds what was stored since.
 
-    Exit status 1 if the export lacks something: corrupt or missing ranges of the log that
-    --on-corruption skip or stop left out, or bodies that --decompress left as stored; the manifest
-    lists them. 4 if OUT holds something else, or is of another store.
+    Exit status 1 if no message meets the conditions, or if the export lacks something: corrupt or
+    missing ranges of the log that --on-corruption skip or stop left out, or bodies that
+    --decompress left as stored; the manifest lists them. 4 if OUT holds something else, or is of
+    another store.
 
     \b
     Examples:
@@ -180,6 +181,8 @@ def export(
         raise fail(ExitCode.INTERRUPTED, "interrupted; the same command goes on") from None
     with answering(f"{report.manifest} is complete"):
         _print(report, chosen(form))
+    conditions = (topics, where, begin, end, start, stop)
+    check_found(report.rows + report.finding_count, conditions, quiet=quiet)
     if not report.ok:
         raise typer.Exit(int(ExitCode.FINDINGS))
 

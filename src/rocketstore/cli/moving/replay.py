@@ -24,7 +24,7 @@ from rocketstore.cli.common.options import (
     path,
     store_config,
 )
-from rocketstore.cli.common.outcome import ExitCode, answering, complain, fail
+from rocketstore.cli.common.outcome import ExitCode, answering, check_found, complain, fail
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, parse_time
@@ -96,8 +96,9 @@ def replay(
     If it is interrupted, the same command goes on, and stores no message twice. Its progress is in
     TO.rocketstore-replay; everything is stored when that folder is gone.
 
-    Exit status 1 if something is missing in TO: messages that it refused, or corrupt and missing
-    ranges of the log that --on-corruption skip or stop left out. 4 if TO is open for writing, if
+    Exit status 1 if no message meets the conditions, or if something is missing in TO: messages
+    that it refused, or corrupt and missing ranges of the log that --on-corruption skip or stop left
+    out. 4 if TO is open for writing, if
     another program put messages into it since the interruption, if FROM is another store since, or
     if an unfinished replay there has other options.
 
@@ -142,6 +143,9 @@ def replay(
         raise fail(ExitCode.INTERRUPTED, f"interrupted; the same command{words} goes on") from None
     with answering(f"the messages are in {destination}"):
         _print(report, chosen(form))
+    conditions = (topics, where, begin, end, start, stop)
+    found = report.messages + report.skipped + report.finding_count
+    check_found(found, () if report.resumed else conditions, quiet=quiet)
     if not report.ok:
         raise typer.Exit(int(ExitCode.FINDINGS))
 
