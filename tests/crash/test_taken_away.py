@@ -355,6 +355,37 @@ def test_another_current_folder_is_nothing_to_worry_about(
         assert sum(1 for _ in reader.scan()) == 101
 
 
+def test_all_calls_go_on_in_the_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon changes its working directory; another store may have the same name there."""
+    (tmp_path / "other").mkdir()
+    with rocketstore.open(tmp_path / "other" / "s", "x", **OPTIONS) as other:
+        other.put("T", b"other")
+    monkeypatch.chdir(tmp_path)
+    store = rocketstore.open("s", "x", **OPTIONS)
+    store.put("T", b"first")
+    store.wait_dispatched()
+    reader = rocketstore.open("s", **OPTIONS)
+    monkeypatch.chdir(tmp_path / "other")
+    store.put("T", b"second")
+    store.wait_dispatched()
+    reader.refresh()
+    assert store.path == reader.path == tmp_path / "s"
+    for one in (store, reader):
+        assert [message.body for message in one.tail(start=0, timeout_s=0.1)] == [
+            b"first",
+            b"second",
+        ]
+        report = one.verify()
+        assert (report.records, report.findings) == (2, [])
+        assert not any("no checkpoint" in note for note in report.notes)
+    with store.consumer("g", "T") as consumer:
+        assert [message.body for message in consumer.poll()] == [b"first", b"second"]
+        with pytest.raises(rocketstore.ConsumerConflictError):
+            reader.consumer("g", "T")
+    reader.close()
+    store.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is needed")
 def test_a_child_keeps_no_lock_alive(tmp_path: Path) -> None:
     """The folder's lock belongs to an open file, which a fork copies."""

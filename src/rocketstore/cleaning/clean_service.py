@@ -53,13 +53,13 @@ class AgingClock:
     ) -> None:
         self._clock = clock
         self._monotonic = monotonic
+        self._failed = ""
         #: Accepted difference of the clock and the monotonic one.
         self._ahead_ms = self._ahead() or 0
         #: The minimum that the clock was ahead of the accepted time since ``_since_s``.
         self._further_ms = 0
         self._since_s = 0.0
         self._warned = False
-        self._failed = ""
 
     def now(self) -> int:
         """Return the accepted time in epoch ms."""

@@ -19,7 +19,7 @@ from rocketstore.cleaning.plan import (
     expired_queue_files,
 )
 from rocketstore.errors import StoreFullError
-from rocketstore.files.durable import PASSING_ERRORS, sync_directory
+from rocketstore.files.durable import PASSING_ERRORS, is_interrupt, sync_directory
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.lock_order import ReentrantLock
@@ -158,7 +158,7 @@ class StoreCleaner:
         _log.warning("%s could not be deleted: %s", path, error)
         if path.exists():
             self.failures[path] = str(error)
-        elif error.errno not in PASSING_ERRORS:
+        elif error.errno not in PASSING_ERRORS and not is_interrupt(error):
             self._store.fail(error)
             raise error
 

@@ -54,7 +54,11 @@ class Parts(NamedTuple):
 
 
 class _Holder:
-    """What one thread or task works on. When it ends, its messages are given back unsettled."""
+    """What one thread or task works on. When it ends, its messages are given back unsettled.
+
+    An interrupt may come between any two steps: a lease is over only when it is given back, and
+    forgotten only when it is over. Giving it back twice does no harm.
+    """
 
     __slots__ = ("__weakref__", "_returned", "loop", "polled")
 
@@ -69,25 +73,29 @@ class _Holder:
 
     def end_loop(self) -> bool:
         """Give back what a loop that was left, or forgotten, holds; return whether it held any."""
-        lease, self.loop = self.loop, None
-        if lease is None or lease.over:
-            return False
-        lease.revoked = lease.over = True
-        self._returned.append(lease)
-        return True
+        lease = self.loop
+        holds = lease is not None and not lease.over
+        if lease is not None and holds:
+            lease.revoked = True
+            self._returned.append(lease)
+            lease.over = True
+        self.loop = None
+        return holds
 
     def end_poll(self, *, settled: bool) -> bool:
         """Give back what ``poll`` returned; return whether it was anything."""
-        leases, self.polled = self.polled, []
         has_returned = False
-        for lease in leases:
+        for lease in self.polled:
             if not lease.over:
                 lease.is_done = settled
-                lease.over = has_returned = True
                 self._returned.append(lease)
+                lease.over = has_returned = True
+        self.polled = []
         return has_returned
 
     def __del__(self) -> None:
+        if not hasattr(self, "polled"):
+            return  # interrupted before it could hold anything
         self.end_loop()
         self.end_poll(settled=False)
 
@@ -217,8 +225,8 @@ class Consumer:
 
     def _end_of_loop(self, lease: Lease) -> None:
         if not lease.over:
-            lease.over = True
             self._progress.returned.append(lease)
+            lease.over = True
             if not lease.is_done:
                 self._parts.arrivals.ring()
 

@@ -270,8 +270,8 @@ class GroupProgress:
             filled = self._pull(lease, max_count)
         finally:
             if not filled:  # it is at the first message that may have been pulled
-                lease.over = True
                 self.returned.append(lease)
+                lease.over = True
                 self.take_back()
         return filled
 
@@ -341,14 +341,14 @@ class GroupProgress:
         """Free the queues whose loops have ended."""
         while self.returned:
             with self._lock:
-                try:
-                    lease = self.returned.popleft()
-                except IndexError:
+                if not self.returned:
                     return
+                lease = self.returned[0]  # taken from there at last: an interrupt may come before
                 cursor = lease.cursor
                 if cursor.lease is lease:
                     cursor.next_offset = lease.position()
                     cursor.lease = None
+                self.returned.popleft()
 
     def hand_out(self, lease: Lease, message: StoredMessage) -> None:
         """Remember a message that will be settled by name."""

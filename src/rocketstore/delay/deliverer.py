@@ -198,23 +198,26 @@ class Deliverer:
         """Append staged records; count those that are in the log."""
         result = self._put(self._log.appender.put_staged, staged, 0)
         if result.ok:
-            return self._delivered(level, rows)
+            self._delivered(level, rows)
+            self._doubtful_from = None
+            return rows
         done = [status in _STORED for status in result.statuses]
         first = done.index(False) if False in done else rows
         progress = self._progress.levels[level]
         progress.ahead |= {progress.offset + at for at in range(first, rows) if done[at]}
         count = self._delivered(level, first) + sum(done[first:])
+        self._doubtful_from = None
         if first < rows:
             self._failed(level, PutMessageStatus(result.statuses[first]))
         return count
 
     def _put(self, put: Callable[..., Any], *arguments: Any) -> Any:
-        """Put; if that raises, the log shows later what was appended."""
-        before = self._log.appender.write_offset
-        self._doubtful_from = before
-        result = put(*arguments)
-        self._doubtful_from = None
-        return result
+        """Put; until ``_doubtful_from`` is cleared, the log shows what was appended.
+
+        Cleared when the deliveries are counted: an interrupt may come in between.
+        """
+        self._doubtful_from = self._log.appender.write_offset
+        return put(*arguments)
 
     def _delivered(self, level: int, count: int) -> int:
         if count:
@@ -264,10 +267,11 @@ class Deliverer:
             self._park(level, str(error))
             return 0
         status = PutMessageStatus(statuses[0])
-        if status in _STORED:
-            return self._delivered(level, 1)
-        self._failed(level, status)
-        return 0
+        count = self._delivered(level, 1 if status in _STORED else 0)
+        self._doubtful_from = None
+        if not count:
+            self._failed(level, status)
+        return count
 
     def _skip(self, progress: LevelProgress, count: int) -> None:
         progress.skipped += count

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rocketstore.errors import MappedFileError, StoreFullError, UnsafePathError
+from rocketstore.errors import MappedFileError, RocketStoreError, StoreFullError, UnsafePathError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,6 +44,14 @@ class NamedFile(NamedTuple):
 
 class ReplacedFileError(MappedFileError, OSError):
     """A file's name no longer leads to the file that the store has open."""
+
+
+def is_interrupt(error: OSError) -> bool:
+    """Return whether no call failed: a signal's handler raised this, as ``TimeoutError("late")``.
+
+    The system's errors have a number. Like ``KeyboardInterrupt``, it says nothing about the disk.
+    """
+    return error.errno is None and not isinstance(error, RocketStoreError)
 
 
 def refuse_replaced(
@@ -103,7 +111,7 @@ class naming:  # noqa: N801 - reads like contextlib.suppress; a generator costs 
     ) -> None:
         if not isinstance(error, OSError) or type(error) is StoreFullError:
             return
-        if error.filename is None:
+        if error.filename is None and not is_interrupt(error):
             error.filename = str(self._path)
 
 

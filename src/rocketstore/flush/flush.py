@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ServiceFailedError, StoreFullError, error_text
-from rocketstore.files.durable import NO_DESCRIPTORS
+from rocketstore.files.durable import NO_DESCRIPTORS, is_interrupt
 from rocketstore.flush.loop_waiters import LoopWaiters
 from rocketstore.lock_order import LockRank
 from rocketstore.log.writable_commit_log import SyncTarget, WritableCommitLog
@@ -76,7 +76,8 @@ class FlushedLog:
         except StoreFullError:
             raise
         except OSError as error:
-            self._on_failure(error)
+            if not is_interrupt(error):
+                self._on_failure(error)
             raise
         self.let_go()
         return flushed
@@ -145,7 +146,8 @@ class FlushedLog:
         except StoreFullError:
             raise
         except OSError as error:
-            self._error = error
+            if not is_interrupt(error):
+                self._error = error
             raise
         self.physic_timestamp = max(self.physic_timestamp, timestamp)
         return flushed

@@ -11,7 +11,7 @@ from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError, CorruptMessageError, StoreClosedError, StoreFullError
-from rocketstore.files.durable import PASSING_ERRORS, NamedFile
+from rocketstore.files.durable import PASSING_ERRORS, NamedFile, is_interrupt
 from rocketstore.files.mapped_file import SYNCS_DESCRIPTOR, MappedFile
 from rocketstore.files.mapped_file_queue import MappedFileQueue
 from rocketstore.lock_order import LockRank
@@ -198,7 +198,8 @@ class WritableCommitLog(CommitLog):
             except StoreFullError:
                 raise
             except OSError as error:
-                self._on_failure(error)
+                if not is_interrupt(error):
+                    self._on_failure(error)
                 raise
         return self.max_offset
 
@@ -285,7 +286,8 @@ class WritableCommitLog(CommitLog):
         try:
             file = self.queue.create_spare(start, allocated=ALLOCATE_AHEAD_NBYTES)
         except OSError as error:
-            if not isinstance(error, StoreFullError) and error.errno not in PASSING_ERRORS:
+            passes = isinstance(error, StoreFullError) or error.errno in PASSING_ERRORS
+            if not passes and not is_interrupt(error):
                 self._on_failure(error)  # the state on disk is unknown
             raise
         if self._lock is not None:
@@ -303,7 +305,8 @@ class WritableCommitLog(CommitLog):
             if self._lock is not None:
                 self._lock.check()
         except OSError as error:
-            self._on_failure(error)
+            if not is_interrupt(error):
+                self._on_failure(error)
             raise
 
     def check_names(self) -> None:

@@ -101,7 +101,7 @@ class StoreReader(kernels.reading.ReaderPlace):
         bits: GroupBits | None = None,
     ) -> GetMessageResult:
         """See ``DefaultMessageStore.get_message``; ``bits`` as in ``Selection.run``."""
-        queue = self.queues.table.get((topic, queue_id))
+        queue = self.queues.get(topic, queue_id)
         if queue is None:
             status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
             return GetMessageResult(status, 0, 0, 0, ())

@@ -252,7 +252,10 @@ class QueueTable:
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return the queue, ``None`` if it does not exist; never create it (D-36)."""
-        return self.table.get((topic, queue_id))
+        queue = self.table.get((topic, queue_id))
+        if queue is None and not isinstance(topic, str):  # bytes would name no queue, silently
+            raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        return queue
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue; create an empty one if it does not exist (for dispatch)."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.place import check_platform, check_root
@@ -93,7 +93,7 @@ def open(
     root = Path(path)
     check_root(root, mode)
     return DefaultMessageStore(
-        root,
+        Path(os.path.abspath(root)),  # the process may change its working directory
         mode,
         settings,
         clock=clock,
@@ -124,6 +124,11 @@ class DefaultMessageStore(ConsumingStore, HeldStore, TransactedStore, Maintained
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"an open store cannot be copied or pickled: open {self.path} where it is needed"
+        )
 
     def __repr__(self) -> str:
         if self._closed:

@@ -32,6 +32,7 @@ from rocketstore.errors import (
 from rocketstore.files.durable import (
     NO_DESCRIPTORS,
     ReplacedFileError,
+    is_interrupt,
     make_directories,
     sync_directory,
     write_file,
@@ -443,7 +444,7 @@ class StoreWriter(WriterTables):
             except StoreFullError:
                 raise  # the old marks stay valid; the next call may find disk space
             except OSError as error:
-                if error.errno not in NO_DESCRIPTORS:  # may pass, like a full disk
+                if error.errno not in NO_DESCRIPTORS and not is_interrupt(error):
                     self.fail(error)
                 raise
 

@@ -274,6 +274,28 @@ def test_a_put_that_raises_after_it_appended_is_found_in_the_log(
         assert b"".join(bodies(store)) == b"0123"
 
 
+def test_an_interrupt_before_deliveries_are_counted_delivers_none_twice(
+    delayed: DelayedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with delayed.open() as store:
+        for number in range(3):
+            store.put("T", b"%d" % number, delay_level=1)
+        store.deliver_due()
+        service = store.delay_service
+        assert service is not None
+        delayed.clock.now += 1000
+        with monkeypatch.context() as patched:
+
+            def interrupted(level: int, count: int) -> int:
+                raise KeyboardInterrupt
+
+            patched.setattr(service._deliverer, "_delivered", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.deliver_due()
+        assert store.deliver_due() == 0
+        assert b"".join(bodies(store)) == b"012"
+
+
 def test_a_message_that_breaks_a_limit_is_parked_at_once(delayed: DelayedStore) -> None:
     """With its own topic, which is longer than the schedule topic, it fits into no segment. Its
     level must not wait for attempts that cannot succeed."""

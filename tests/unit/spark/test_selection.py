@@ -19,12 +19,20 @@ from rocketstore.spark.reading.selection import Selection, plain, words
         ({"on_corruption": None}, "on_corruption is None: it must be one of fail, skip, stop"),
         ({"on_corruption": 3}, "on_corruption is 3"),
         ({"split_bytes": 0}, "split_bytes is 0; it must be 1 or more"),
+        ({"begin": 6, "end": 5}, "begin 6 is after end 5"),
+        ({"start": 6, "stop": 5}, "start 6 is after stop 5"),
         ({"min_partitions": 0}, "min_partitions is 0; it must be 1 or more"),
     ],
 )
 def test_wrong_values_are_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Selection(**given)
+
+
+@pytest.mark.parametrize("name", ["begin", "end", "start", "stop"])
+def test_bounds_are_refused_before_any_task_runs(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be int or None, not str"):
+        Selection(**{name: "2026-01-01"})  # type: ignore[arg-type]
 
 
 def test_words_are_one_or_several_texts() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import io
 import os
 import pickle
@@ -26,6 +28,7 @@ from rocketstore import (
     StoreLockedError,
     TagFilter,
 )
+from rocketstore.files.mapped_file_queue import MappedFileQueue
 from rocketstore.log.writable_commit_log import WritableCommitLog
 from support.syncs import LONG_S
 
@@ -621,3 +624,59 @@ def test_waiting_for_dispatch_while_the_store_is_closed(
         store.wait_dispatched(120)
     writer._parts.close()
     writer._lock.release()
+
+
+# --- what services do -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_an_open_store_is_neither_copied_nor_pickled(tmp_path: Path, mode: Any) -> None:
+    """A copy shared its files: to close it closed both."""
+    with rocketstore.open(make(tmp_path / "s"), mode) as store:
+        for call in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"cannot be copied or pickled: open .*/s where"):
+                call(store)
+
+
+@pytest.mark.parametrize("topic", [b"T", None, 5])
+def test_a_topic_that_is_no_text_is_not_an_empty_one(tmp_path: Path, topic: Any) -> None:
+    with rocketstore.open(make(tmp_path / "s"), "r") as store:
+        for call in (
+            lambda: store.get_message("g", topic, 0, 0),
+            lambda: store.max_offset_in_queue(topic, 0),
+            lambda: store.min_offset_in_queue(topic, 0),
+        ):
+            with pytest.raises(TypeError, match="topic must be str, not"):
+                call()
+
+
+def _put_for_ever(store: rocketstore.DefaultMessageStore) -> None:
+    while True:
+        store.put("T", b"x" * 9000)
+
+
+@pytest.mark.parametrize("name", ["flush", "put"])
+def test_a_handler_that_raises_timeouterror_is_no_failed_disk(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store refused all puts after it, and a file's name took the place of its text."""
+    late = TimeoutError("late")
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise late
+
+    with rocketstore.open(make(tmp_path / "s"), "r+", **OPTIONS) as store:
+        with monkeypatch.context() as patched:
+            if name == "flush":
+                patched.setattr(WritableCommitLog, "flush", interrupted)
+                call = store.flush
+            else:
+                patched.setattr(MappedFileQueue, "create_spare", interrupted)
+                call = functools.partial(_put_for_ever, store)
+            with pytest.raises(TimeoutError, match=r"^late$"):
+                call()
+        assert store.put("T", b"after").ok
+        store.flush()
+    with rocketstore.open(tmp_path / "s") as store:
+        assert [message.body for message in store.scan()][-1] == b"after"
+        assert store.verify().findings == []

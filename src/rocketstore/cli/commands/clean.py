@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,11 +80,20 @@ def clean(
         settings = settings.replace(file_reserved_time=hours)
     ask = _what_if if what_if else _clean
     report = ask(path, settings, quiet=quiet)
+    report.files = [_as_given(file, path) for file in report.files]
     done = f"{counted(len(report.files), 'file')} {'would go' if what_if else 'deleted'}"
     with answering(done):
         _print(report, chosen(form))
     if report.failures:
         raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def _as_given(file: CleanedFile, root: Path) -> CleanedFile:
+    """Return the file with its path below ``root`` as the user wrote that."""
+    whole = os.path.abspath(root)
+    if not Path(file.path).is_relative_to(whole):
+        return file
+    return dataclasses.replace(file, path=str(root / Path(file.path).relative_to(whole)))
 
 
 def _opened(

@@ -79,6 +79,14 @@ class Selection:
 
     def __post_init__(self) -> None:
         check_corruption(self.on_corruption)
+        for name in ("begin", "end", "start", "stop"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, int):
+                raise TypeError(f"{name} must be int or None, not {type(value).__name__}")
+        for low, high in (("begin", "end"), ("start", "stop")):
+            first, last = getattr(self, low), getattr(self, high)
+            if first is not None and last is not None and first > last:
+                raise ValueError(f"{low} {first} is after {high} {last}")
         if self.split_bytes < 1:
             raise ValueError(f"split_bytes is {self.split_bytes}; it must be 1 or more")
         if self.min_partitions is not None and self.min_partitions < 1:

@@ -23,6 +23,7 @@ from rocketstore.sources.splits import Split
 from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.fsck.log import Key, LogSums, QueueSums, Reading
 from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.verify.queue_check import Records
 from rocketstore.verify.queues import QueuesCheck
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.scope import VerifyScope
@@ -313,19 +314,19 @@ class QueuesComparison:
             runs_of_it = gathered.pop(key, [])
             with self._of_queue(key):
                 if runs_of_it:
-                    check.take(*_columns(runs_of_it))
+                    check.take(_records(runs_of_it))
                 check.finish()
         self._report.queues += len(wanted)
 
 
-def _columns(runs: Sequence[tuple[int, bytes]]) -> list[np.ndarray[Any, Any]]:
-    """Return queue offsets, physical offsets, sizes, tags codes and store times of runs."""
+def _records(runs: Sequence[tuple[int, bytes]]) -> Records:
+    """Return the records of runs."""
     rows = np.frombuffer(b"".join(content for _, content in runs), _ROW)
     counts = (len(content) // _ROW.itemsize for _, content in runs)
     firsts = (first for first, _ in runs)
     offsets = [np.arange(first, first + n) for first, n in zip(firsts, counts, strict=True)]
     names = ("physical_offset", "size", "tags_code", "store_timestamp")
-    return [np.concatenate(offsets), *(rows[name].astype("i8") for name in names)]
+    return Records(np.concatenate(offsets), *(rows[name].astype("i8") for name in names))
 
 
 def gather(
