@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import rocketstore
 from rocketstore.cli.app import app
 from rocketstore.cli.moving import export as module
 from support.command_line import CliRunner
@@ -100,3 +101,18 @@ def test_without_pyarrow(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     code, _, words = run("export", root, tmp_path / "out")
     assert (code, "rocketstore[arrow]" in words) == (3, True)
+
+
+@pytest.mark.parametrize("command", ["export", "replay"])
+@pytest.mark.parametrize(
+    "condition", [("--topic", "Typo"), ("--where", "no = 1"), ("--end", "1"), ("--start", "999999")]
+)
+def test_no_hit_is_told_by_the_exit_status(
+    tmp_path: Path, command: str, condition: tuple[str, str]
+) -> None:
+    with rocketstore.open(tmp_path / "s", "x", mapped_file_size_commit_log=1 << 20) as store:
+        store.put("T", b"x")
+    code, _, errors = run(command, tmp_path / "s", tmp_path / "out", *condition)
+    assert (code, "no message meets these conditions" in errors) == (1, True)
+    rocketstore.open(tmp_path / "empty", "x", mapped_file_size_commit_log=1 << 20).close()
+    assert run(command, tmp_path / "empty", tmp_path / "nothing")[0] == 0
