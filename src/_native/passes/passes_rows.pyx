@@ -59,10 +59,36 @@ cdef extern from "rs_pass_rows.h" nogil:
         int32_t *numbers
         rs_queue_table table
 
+    ctypedef struct rs_queued_record:
+        int64_t queue_offset
+
+    ctypedef struct rs_rows_gathering:
+        const uint8_t *rows
+        int64_t count
+        const uint8_t *numbers
+        uint8_t *queued
+        uint8_t *sizes
+        uint8_t *places
+        int64_t queued_count
+        int64_t records
+        int64_t nbytes
+        int64_t newest
+        int64_t first
+        int64_t last
+        int64_t backward
+        int64_t ghosts
+        int64_t nul_properties
+        int64_t unsafe_topics
+        int64_t judged_crcs
+        int64_t rolled_back
+        int64_t short_bodies
+        int64_t named
+
     int64_t rs_find_stray_row(const uint8_t *rows, int64_t count, int64_t nbytes)
     int rs_summarize_rows(void *argument)
     int rs_follow_rows(void *argument)
     int rs_number_rows(void *argument)
+    void rs_gather_rows(rs_rows_gathering *gathering)
     void rs_queue_table_free(rs_queue_table *table)
     void rs_offsets_free(rs_queue_offsets *offsets)
 
@@ -108,6 +134,43 @@ def summarize(buffer, rows, int64_t before, /):
         rs_raise_fault()
     return (found.good, found.newest, found.last, found.previous, found.end, found.covered_end,
             found.odd, found.special, found.named, found.property_crcs)
+
+
+def gather(rows, numbers, queued, sizes, places, /):
+    """See ``passes_rows.pyi``."""
+    cdef Py_buffer views[5]
+    cdef rs_rows_gathering sums
+    cdef int i
+    cdef int64_t nbytes[5]
+    memset(views, 0, sizeof(views))
+    memset(&sums, 0, sizeof(sums))
+    try:
+        rs_get_bytes(rows, &views[0], False)
+        rs_get_bytes(numbers, &views[1], False)
+        rs_get_bytes(queued, &views[2], True)
+        rs_get_bytes(sizes, &views[3], True)
+        rs_get_bytes(places, &views[4], True)
+        nbytes = [sizeof(rs_parsed_record), 4, sizeof(rs_queued_record), 4, 4]
+        sums.count = views[0].len // nbytes[0]
+        for i in range(5):
+            if views[i].len != sums.count * nbytes[i]:
+                raise ValueError(
+                    f"argument {i + 1} must have {nbytes[i]} bytes for each of {sums.count} rows, "
+                    f"not {views[i].len}"
+                )
+        sums.rows = <const uint8_t*>views[0].buf
+        sums.numbers = <const uint8_t*>views[1].buf
+        sums.queued = <uint8_t*>views[2].buf
+        sums.sizes = <uint8_t*>views[3].buf
+        sums.places = <uint8_t*>views[4].buf
+        with nogil:
+            rs_gather_rows(&sums)
+    finally:
+        for i in range(5):
+            PyBuffer_Release(&views[i])
+    return (sums.queued_count, sums.records, sums.nbytes, sums.newest, sums.first, sums.last,
+            sums.backward, sums.ghosts, sums.nul_properties, sums.unsafe_topics, sums.judged_crcs,
+            sums.rolled_back, sums.short_bodies, sums.named)
 
 
 @cython.final

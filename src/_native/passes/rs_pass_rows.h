@@ -68,6 +68,68 @@ RS_UNUSED static int rs_summarize_rows(void *argument)
     return RS_OK;
 }
 
+/* --- gathering -------------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t queue_offset, physical_offset, tags_code, store_timestamp;
+} rs_queued_record;
+
+typedef struct {
+    const uint8_t *rows;
+    int64_t count;
+    const uint8_t *numbers; /* int32, of the rows' queues; -1: not gathered; any alignment */
+    uint8_t *queued;        /* out: rs_queued_record, with room for `count`, as the next two */
+    uint8_t *sizes;         /* out: int32 */
+    uint8_t *places;        /* out: int32 */
+    int64_t queued_count;
+    /* of the rows that are no ghosts */
+    int64_t records, nbytes, newest, first, last, backward;
+    /* of all rows */
+    int64_t ghosts, nul_properties, unsafe_topics, judged_crcs, rolled_back, short_bodies;
+    int64_t named; /* of the gathered ones */
+} rs_rows_gathering;
+
+static inline void rs_count_row(rs_rows_gathering *sum, const rs_parsed_record *row)
+{
+    sum->nul_properties += row->status == RS_NUL_PROPERTIES;
+    sum->unsafe_topics += row->status == RS_UNSAFE_TOPIC;
+    sum->judged_crcs += row->property_crc != 0;
+    sum->rolled_back +=
+        (row->sys_flag & RS_SYS_FLAG_TRANSACTION_MASK) == RS_SYS_FLAG_TRANSACTION_ROLLBACK;
+    sum->short_bodies += row->body_nbytes <= 1;
+    if (RS_UNLIKELY(row->status == RS_GHOST)) {
+        sum->ghosts++;
+        return;
+    }
+    const int64_t time = row->store_timestamp;
+    sum->first = sum->records == 0 ? time : sum->first;
+    sum->newest = sum->records == 0 || time > sum->newest ? time : sum->newest;
+    sum->backward += sum->records != 0 && time < sum->last;
+    sum->last = time;
+    sum->nbytes += row->total_size;
+    sum->records++;
+}
+
+RS_UNUSED static void rs_gather_rows(rs_rows_gathering *sum)
+{
+    for (int64_t i = 0; i < sum->count; i++) {
+        rs_parsed_record row;
+        rs_load_row(sum->rows, i, &row);
+        int32_t number;
+        memcpy(&number, sum->numbers + i * (int64_t)sizeof number, sizeof number);
+        rs_count_row(sum, &row);
+        if (RS_LIKELY(number >= 0)) {
+            const int64_t at = sum->queued_count++;
+            const rs_queued_record queued = {row.queue_offset, row.physical_offset, row.tags_code,
+                                             row.store_timestamp};
+            memcpy(sum->queued + at * (int64_t)sizeof queued, &queued, sizeof queued);
+            memcpy(sum->sizes + at * (int64_t)sizeof number, &row.total_size, sizeof number);
+            memcpy(sum->places + at * (int64_t)sizeof number, &number, sizeof number);
+            sum->named += row.multi_dispatch_at > 0;
+        }
+    }
+}
+
 /* --- queue offsets ---------------------------------------------------------------------------- */
 
 typedef struct {

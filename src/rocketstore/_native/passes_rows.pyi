@@ -24,6 +24,27 @@ def summarize(
         ``rows`` are not whole rows, or a topic lies outside ``buffer``.
     """
 
+def gather(
+    rows: Buffer, numbers: Buffer, queued: Buffer, sizes: Buffer, places: Buffer, /
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]:
+    """Gather the rows whose entry in ``numbers`` (int32) is not negative, and count all.
+
+    Of each gathered row, in their order: four int64 into ``queued`` (queue offset, physical offset,
+    tags code, store time), its size into ``sizes`` and its number into ``places`` (int32). All have
+    room for every row, and native byte order.
+
+    Return how many were gathered; of the rows that are no ghosts their number, bytes, newest store
+    time, first and last store time (0 without a row), and how many are stored before the previous
+    one; of all rows the ghosts, those with NUL properties, with unsafe topics, with a judged
+    property CRC, of transactions rolled back, with bodies of at most one byte; and the gathered
+    ones that name other queues.
+
+    Raises
+    ------
+    ValueError
+        An argument has not exactly the room for all rows.
+    """
+
 @final
 class QueueOffsets:
     """The next queue offset of each queue, of the rows seen so far.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 import sys
 
 from rocketstore import formats
@@ -19,6 +21,8 @@ from rocketstore._reference.record_check import Row
 from rocketstore.status import RecordStatus
 
 _GOOD = (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC)
+#: What ``gather`` takes of a row, and its number.
+_QUEUED, _INT = struct.Struct("=qqqq"), struct.Struct("=i")
 _SCHEDULE = formats.TOPIC_SCHEDULE.encode()
 
 
@@ -76,6 +80,58 @@ def summarize(
         ),
         any(row.multi_dispatch_at != 0 for row, _ in found),
         crcs,
+    )
+
+
+def gather(
+    rows: Buffer, numbers: Buffer, queued: Buffer, sizes: Buffer, places: Buffer, /
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]:
+    """See ``_native/passes_rows.pyi``."""
+    outputs = [writable(one) for one in (queued, sizes, places)]
+    views = [readable(rows), readable(numbers), *outputs]
+    count = len(views[0]) // formats.PARSED_RECORD.nbytes
+    for place, (view, nbytes) in enumerate(
+        zip(views, (formats.PARSED_RECORD.nbytes, 4, _QUEUED.size, 4, 4), strict=True), 1
+    ):
+        if len(view) != count * nbytes:
+            raise ValueError(
+                f"argument {place} must have {nbytes} bytes for each of {count} rows, "
+                f"not {len(view)}"
+            )
+    all_rows = [Row(*values) for values in formats.PARSED_RECORD.struct.iter_unpack(views[0])]
+    kept = [
+        (row, number) for row, (number,) in zip(all_rows, _INT.iter_unpack(views[1]), strict=True)
+        if number >= 0
+    ]  # fmt: skip
+    for at, (row, number) in enumerate(kept):
+        _QUEUED.pack_into(
+            outputs[0], at * _QUEUED.size,
+            row.queue_offset, row.physical_offset, row.tags_code, row.store_timestamp,
+        )  # fmt: skip
+        _INT.pack_into(outputs[1], at * 4, row.total_size)
+        _INT.pack_into(outputs[2], at * 4, number)
+    return (len(kept), *_counts(all_rows), sum(row.multi_dispatch_at > 0 for row, _ in kept))
+
+
+def _counts(
+    rows: list[Row],
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int]:
+    own = [row for row in rows if row.status != RecordStatus.GHOST]
+    times = [row.store_timestamp for row in own]
+    mask, rollback = formats.SYS_FLAG_TRANSACTION_MASK, formats.SYS_FLAG_TRANSACTION_ROLLBACK
+    return (
+        len(own),
+        sum(row.total_size for row in own),
+        max(times, default=0),
+        times[0] if times else 0,
+        times[-1] if times else 0,
+        sum(time < before for before, time in itertools.pairwise(times)),
+        len(rows) - len(own),
+        sum(row.status == RecordStatus.NUL_PROPERTIES for row in rows),
+        sum(row.status == RecordStatus.UNSAFE_TOPIC for row in rows),
+        sum(row.property_crc != 0 for row in rows),
+        sum(row.sys_flag & mask == rollback for row in rows),
+        sum(row.body_nbytes <= 1 for row in rows),
     )
 
 

@@ -99,8 +99,8 @@ def doctor(
     limit : int
         Findings that are listed; all count.
     jobs : int, optional
-        Threads; one for each processor by default, more than 2 gain nothing. The verdict is the
-        same.
+        Threads that read the log, at most 8; by default one for each processor, at most 2. The
+        verdict is the same.
     progress : callable, optional
         ``progress(what, done, total)``.
     **options

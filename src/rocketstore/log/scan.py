@@ -217,7 +217,7 @@ class LogScan:
 
 def find_next_record(log: CommitLog, offset: int) -> int | None:
     """Return the first offset from ``offset`` on with a good record that carries that offset."""
-    near = _find_near(log, offset)
+    near = find_near_record(log, offset)
     if near is not None:
         return near
     for file in log.queue.files:
@@ -238,10 +238,11 @@ def find_next_record(log: CommitLog, offset: int) -> int | None:
     return None
 
 
-def _find_near(log: CommitLog, offset: int) -> int | None:
-    """Search the next bytes first, without asking the file system for data ranges.
+def find_near_record(log: CommitLog, offset: int) -> int | None:
+    """Search as ``find_next_record``, but only the next 16 KiB.
 
-    In a log with many corrupt records the next good one is mostly close.
+    Nothing is asked of the file system. In a log with many corrupt records the next good one is
+    mostly close.
     """
     window = log.window(offset, offset + _NEAR_NBYTES)
     if window is None or offset - window.base_offset > window.stop:

@@ -81,7 +81,7 @@ def verify_files(
     """Check the files of the store at ``root`` as they are on disk; see ``verify_parts``.
 
     ``crc_segments``: at the level ``structure``, bodies' CRCs are checked in so many last segments.
-    ``jobs``: threads, one for each processor by default; more than 2 gain nothing.
+    ``jobs``: threads, one for each processor by default, at most 2.
     While a writer runs, findings about recently changed files are checked again (see
     ``look_until_settled``).
 

@@ -6,9 +6,8 @@ import bisect
 import contextlib
 import os
 import time
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rocketstore import formats
 from rocketstore.arguments import Progress
@@ -21,25 +20,21 @@ from rocketstore.queues.queue_table import QueueTable
 from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.survey.salvage_traces import SalvageTraces, salvage_notes
 from rocketstore.verify.beside.findings import begin_surroundings, finish_surroundings
+from rocketstore.verify.lots import LogReader
 from rocketstore.verify.notes import write_notes
 from rocketstore.verify.report import LEVELS, VerifyReport
 from rocketstore.verify.scope import VerifyScope
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from rocketstore.files.mapped_file import MappedFile
     from rocketstore.verify.beside.surroundings import Surroundings
+    from rocketstore.verify.gathering import QueuedRecords, RowCounts
     from rocketstore.verify.index import IndexCheck
-    from rocketstore.verify.index_entries import BatchKeys
-    from rocketstore.verify.queues import NumberedQueues, QueuesCheck
+    from rocketstore.verify.index_entries import BatchKeys, KeysAhead
+    from rocketstore.verify.queues import QueuesCheck
 
 #: Records per batch.
 _BATCH_COUNT = 4096
-_Item = TypeVar("_Item")
-#: Items that are prepared, or in preparation, besides the one in use: enough for the time in which
-#: gathered records are compared.
-_MOST_WAITING = 12
 
 
 def verify_parts(
@@ -83,7 +78,8 @@ def verify_parts(
     releases_pages : bool
         The log's mappings are read by nothing else: release the pages that were walked.
     jobs : int
-        From 2 on, a thread reads the log ahead of the comparisons. The report is the same.
+        From 2 on, as many threads (at most 8) read the log ahead of the comparisons. The report is
+        the same.
     progress : callable or None
         ``progress(what, done, total)``, in bytes of the log, then in index files.
     max_findings : int
@@ -119,7 +115,7 @@ def verify_parts(
         scope, queues, index, delay_ms, progress, crc_offset, queues_in_files=queues_in_files
     )
     check.pages = ForwardPages() if releases_pages else None
-    check.reads_ahead = jobs > 1
+    check.jobs = jobs
     check.run(
         scope.stop if dispatched_offset is None else dispatched_offset,
         scope.stop if indexed_offset is None else indexed_offset,
@@ -205,6 +201,24 @@ def _nbytes_on_disk(file: MappedFile) -> int:
         return file.file_size
 
 
+class _Preparer:
+    """Derives from batches what the checks need: all for which the log's bytes are read."""
+
+    def __init__(self, index: IndexCheck | None) -> None:
+        self._keys: KeysAhead | None = None if index is None else index.keys_ahead()
+        self.begin_anew()
+
+    def prepare(self, batch: RecordBatch) -> tuple[RowCounts, QueuedRecords, BatchKeys | None]:
+        """Return counts, the records with units, and the keys of a batch."""
+        return *self._reader.read(batch), None if self._keys is None else self._keys.of(batch)
+
+    def begin_anew(self) -> None:
+        """Number the queues from 0 again."""
+        from rocketstore.verify.gathering import BatchReader
+
+        self._reader = BatchReader()
+
+
 class _StoreCheck:
     """Walk along the log, and pass every batch to the checks of queues and index."""
 
@@ -221,7 +235,7 @@ class _StoreCheck:
     ) -> None:
         self._crc_offset = 2**63 - 1 if crc_offset is None else crc_offset
         self.pages: ForwardPages | None = None
-        self.reads_ahead = False
+        self.jobs = 1
         self._queues_in_files = queues_in_files
         self._scope = scope
         self._queues = queues
@@ -248,34 +262,7 @@ class _StoreCheck:
         index = None
         if self._index is not None:
             index = IndexCheck(scope, self._index, self._delay_ms, indexed_offset)
-        offset = scope.start
-        while offset < scope.stop:
-            is_before = offset < self._crc_offset
-            edges = [*scope.hidden, *([self._crc_offset] if is_before else [])]
-            stop = min([scope.stop, *(edge for edge in edges if edge > offset)])
-            flags = self._flags(has_crc=not is_before)
-            scan = LogScan(
-                scope.log, offset, stop, flags, self._delay_ms, _BATCH_COUNT,
-                releases_pages=self.pages is None,
-            )  # fmt: skip
-            self._prepare(offset, stop)
-            batches = self._numbered(scan, stop, queues, index)
-            with contextlib.closing(ahead(batches) if self.reads_ahead else batches) as numbered:
-                for batch, numbers, keys in numbered:
-                    self._take(batch)
-                    if queues is not None:
-                        queues.take(batch, numbers)
-                    if index is not None:
-                        index.take(batch, keys)
-                    self._report("check log", batch.window.base_offset + batch.last()["position"])
-            if scan.offset >= scope.stop:
-                break
-            offset = scan.offset
-            if scan.status == RecordStatus.END and offset == stop == self._crc_offset:
-                continue
-            offset = self._pass_damage(scan.offset, scan.status)
-        if self.pages is not None:
-            self.pages.release()
+        self._walk(queues, index)
         self._report("check log", scope.stop)
         self._judge_property_crcs()
         if queues is not None and batch_queues is not None:
@@ -285,26 +272,37 @@ class _StoreCheck:
         if index is not None:
             index.finish(self._progress)
 
-    def _numbered(
-        self, scan: LogScan, stop: int, queues: QueuesCheck | None, index: IndexCheck | None
-    ) -> Generator[tuple[RecordBatch, NumberedQueues | None, BatchKeys | None]]:
-        """Yield each batch with its queues and keys: all that needs the log's bytes."""
-        for batch in scan:
-            self._prepare(batch.window.base_offset + batch.row(0)["position"], stop)
-            numbers = None if queues is None else queues.number(batch)
-            keys = None if index is None else index.keys_of(batch)
-            if self.reads_ahead:
-                scan.leave_rows(None)
-            yield batch, numbers, keys
+    def _walk(self, queues: QueuesCheck | None, index: IndexCheck | None) -> None:
+        """Pass every batch of the log to the checks, and report what is no record."""
+        scope = self._scope
+        reader = LogReader(scope.log, self._scan, lambda: _Preparer(index), self.pages, self.jobs)
+        offset = scope.start
+        while offset < scope.stop:
+            edges = [*scope.hidden, *([self._crc_offset] if offset < self._crc_offset else [])]
+            stop = min([scope.stop, *(edge for edge in edges if edge > offset)])
+            with contextlib.closing(reader.read(offset, stop)) as batches:
+                for batch, (counts, queued, keys) in batches:
+                    self._take(batch, counts)
+                    if queues is not None:
+                        queues.take(batch, counts, queued)
+                    if index is not None:
+                        index.take(batch, keys)
+                    self._report("check log", batch.window.base_offset + batch.last()["position"])
+            offset = reader.offset
+            if offset >= scope.stop:
+                break
+            if reader.status == RecordStatus.END and offset == stop == self._crc_offset:
+                continue
+            offset = self._pass_damage(offset, reader.status)
+        if self.pages is not None:
+            self.pages.release()
 
-    def _prepare(self, offset: int, stop: int) -> None:
-        """Make the pages from ``offset`` on present, and release those before it."""
-        if self.pages is None:
-            return
-        file = self._scope.log.queue.find_mapped_file_by_offset(offset)
-        if file is not None:
-            start = file.file_from_offset
-            self.pages.move(file, offset - start, stop - start)
+    def _scan(self, start: int, stop: int) -> LogScan:
+        """Return the scan of a range that is, as a whole, before or after ``crc_offset``."""
+        return LogScan(
+            self._scope.log, start, stop, self._flags(has_crc=start >= self._crc_offset),
+            self._delay_ms, _BATCH_COUNT, releases_pages=self.pages is None,
+        )  # fmt: skip
 
     def _flags(self, *, has_crc: bool) -> int:
         flags = int(RecordFlags.PARSE_PROPERTIES)
@@ -317,31 +315,25 @@ class _StoreCheck:
             start = self._scope.start
             self._progress(what, offset - start, self._scope.stop - start)
 
-    def _take(self, batch: RecordBatch) -> None:
-        columns, scope = batch.columns, self._scope
-        statuses = columns["status"]
-        good: Any = slice(None)
-        if statuses.any():
-            good = statuses != RecordStatus.GHOST
-            for status, name in _ODD_RECORDS:
-                scope.counts[name] += int((statuses == status).sum())
-        sizes = columns["total_size"][good]
-        scope.report.records += len(sizes)
-        scope.report.nbytes += int(sizes.sum(dtype="i8"))
-        times = columns["store_timestamp"][good]
-        if len(times):
-            scope.newest = max(scope.newest, int(times.max()))
-            scope.counts["backward_times"] += int((times[1:] < times[:-1]).sum())
-            if self._last_timestamp is not None and times[0] < self._last_timestamp:
+    def _take(self, batch: RecordBatch, counts: RowCounts) -> None:
+        scope = self._scope
+        for name in _ODD_RECORDS:
+            scope.counts[name] += getattr(counts, name)
+        scope.report.records += counts.records
+        scope.report.nbytes += counts.nbytes
+        if counts.records:
+            scope.newest = max(scope.newest, counts.newest)
+            scope.counts["backward_times"] += counts.backward
+            if self._last_timestamp is not None and counts.first < self._last_timestamp:
                 scope.counts["backward_times"] += 1
-            self._last_timestamp = int(times[-1])
-        self.traces.take(batch)
-        self._take_property_crcs(batch)
+            self._last_timestamp = counts.last
+        if counts.rolled_back or counts.short_bodies:
+            self.traces.take(batch)
+        if counts.judged_crcs:
+            self._take_property_crcs(batch)
 
     def _take_property_crcs(self, batch: RecordBatch) -> None:
         states = batch.columns["property_crc"]
-        if not states.any():
-            return
         segment = batch.window.base_offset
         valid, wrong = self._property_crcs.setdefault(segment, (0, []))
         wrong += batch.columns["physical_offset"][states == 2].tolist()
@@ -398,11 +390,7 @@ _CODES = {
 }
 #: Damage that is detected without reading bodies.
 _OF_PLACES = (RecordStatus.BAD_PHYSICAL_OFFSET, RecordStatus.GHOST, RecordStatus.EMPTY)
-_ODD_RECORDS = (
-    (RecordStatus.GHOST, "ghosts"),
-    (RecordStatus.NUL_PROPERTIES, "nul_properties"),
-    (RecordStatus.UNSAFE_TOPIC, "unsafe_topics"),
-)
+_ODD_RECORDS = ("ghosts", "nul_properties", "unsafe_topics")
 
 
 def note_unseen_damage(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
@@ -444,22 +432,3 @@ def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
             "write, or a writer has appended since"
         )
         scope.report.remark(text, "log.torn", path)
-
-
-def ahead(items: Iterator[_Item]) -> Generator[_Item]:
-    """Yield ``items`` in their order; a thread takes them from the iterator, few at a time.
-
-    The iterator's errors are raised here, in its place. Closing the generator waits for the item in
-    preparation; close it before what the iterator reads is closed. No item is ``None``.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(1, "rocketstore-ahead")
-    waiting: deque[Future[_Item | None]] = deque()
-    try:
-        waiting.extend(pool.submit(next, items, None) for _ in range(_MOST_WAITING))
-        while (item := waiting.popleft().result()) is not None:
-            yield item
-            waiting.append(pool.submit(next, items, None))
-    finally:
-        pool.shutdown(cancel_futures=True)

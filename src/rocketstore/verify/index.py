@@ -23,6 +23,7 @@ from rocketstore.verify.index_entries import (
     EntryStream,
     FileScope,
     KeyHashes,
+    KeysAhead,
     Links,
 )
 from rocketstore.verify.scope import VerifyScope
@@ -47,8 +48,6 @@ class IndexCheck:
         self._begins = np.array([one.header.begin_timestamp for one in self._streams], "i8")
         self._keys = KeyHashes(index_tags=False)
         self._tag_keys = KeyHashes(index_tags=True)
-        #: For ``keys_of``, by whether tags are among the keys.
-        self._ahead = {tags: KeyHashes(index_tags=tags) for tags in (False, True)}
         self._with_tags = False
         #: Entries of records past the log's end, by file.
         self._past: dict[int, list[Any]] = {}
@@ -72,15 +71,14 @@ class IndexCheck:
 
     # --- entries against records --------------------------------------------------------------
 
-    def keys_of(self, batch: RecordBatch) -> BatchKeys:
-        """Return the keys of a batch for ``take``; may run on another thread."""
-        with_tags = self._with_tags
-        return BatchKeys(with_tags, *self._ahead[with_tags].of(batch))
+    def keys_ahead(self) -> KeysAhead:
+        """Return what finds the keys of the batches that one thread reads."""
+        return KeysAhead(lambda: self._with_tags)
 
-    def take(self, batch: RecordBatch, keys: BatchKeys | None = None) -> None:
+    def take(self, batch: RecordBatch, keys: BatchKeys | None) -> None:
         """Compare the keys of a batch of records with the entries of the same range.
 
-        ``keys``: what ``keys_of`` returned.
+        ``keys``: what ``KeysAhead`` returned.
         """
         first = int(batch.columns["physical_offset"][0])
         last = batch.last()

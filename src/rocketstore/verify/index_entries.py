@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -83,6 +83,27 @@ class KeyHashes:
             np.concatenate([one[1] for one in parts]),
             np.concatenate([one[2] for one in parts]),
         )
+
+
+class KeysAhead:
+    """Finds the keys of batches before they are compared. Threading: one thread.
+
+    Parameters
+    ----------
+    with_tags : callable
+        Returns whether tags were among the keys of the batch that was compared last.
+    """
+
+    def __init__(self, with_tags: Callable[[], bool]) -> None:
+        self._with_tags = with_tags
+        self._hashes: dict[bool, KeyHashes] = {}
+
+    def of(self, batch: RecordBatch) -> BatchKeys:
+        """Return the keys of a batch."""
+        tags = self._with_tags()
+        if tags not in self._hashes:
+            self._hashes[tags] = KeyHashes(index_tags=tags)
+        return BatchKeys(tags, *self._hashes[tags].of(batch))
 
 
 class EntryStream:

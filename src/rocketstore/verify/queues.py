@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from rocketstore import formats, kernels
+from rocketstore import formats
 from rocketstore.dispatch.named_queues import named_queues, odd_names
 from rocketstore.files.mapped_file_queue import list_directory
 from rocketstore.inner_batch import inner_batch
@@ -18,12 +18,10 @@ from rocketstore.queues.consume_queue import ConsumeQueue
 from rocketstore.queues.directories import is_folder_name
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.status import MultiDispatch
-from rocketstore.verify.queue_check import QueueCheck, Records
+from rocketstore.verify.gathering import Gathering, QueuedRecords, RowCounts
+from rocketstore.verify.queue_check import QueueCheck
 from rocketstore.verify.scope import VerifyScope
 from rocketstore.verify.unit_files import UnitFiles
-
-#: Records gathered before they are compared queue by queue.
-_GATHER_COUNT = 1 << 19
 
 _LIGHT_NAMES = int(MultiDispatch.LIGHT)
 #: Odd names that are noted one by one.
@@ -31,52 +29,6 @@ _MOST_NOTED = 20
 _NOT_LIGHT = (formats.TOPIC_RETRY_PREFIX, formats.TOPIC_DLQ_PREFIX, formats.TOPIC_SYSTEM_PREFIX)
 
 Array = np.ndarray[Any, Any]
-
-
-class NumberedQueues(NamedTuple):
-    """Each record's number of its queue, -1 without a unit, and the queues that are new."""
-
-    numbers: Array
-    keys: list[tuple[bytes, int]]
-
-
-class _Gathered:
-    """What the comparisons need of records, in a room for ``_GATHER_COUNT`` and a batch more."""
-
-    #: Fields of 8 bytes each, held side by side: NumPy gathers rows of 32 bytes at once.
-    _WIDE = ("queue_offset", "physical_offset", "tags_code", "store_timestamp")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._wide = np.empty((0, len(self._WIDE)), "i8")
-        self._sizes = np.empty(0, "i4")
-        self._numbers = np.empty(0, "i4")
-
-    def add(self, numbers: Array, columns: Array, queued: Array) -> None:
-        """Add the ``queued`` records of a batch; ``numbers``: of their queues."""
-        start, self.count = self.count, self.count + int(queued.sum())
-        if self.count > len(self._sizes):
-            room = max(self.count, _GATHER_COUNT + len(numbers))
-            for name in ("_wide", "_sizes", "_numbers"):
-                held = getattr(self, name)
-                grown = np.empty((room, *held.shape[1:]), held.dtype)
-                grown[:start] = held[:start]
-                setattr(self, name, grown)
-        rows = slice(None) if self.count - start == len(numbers) else queued
-        for place, name in enumerate(self._WIDE):
-            self._wide[start : self.count, place] = columns[name][rows]
-        self._sizes[start : self.count] = columns["total_size"][rows]
-        self._numbers[start : self.count] = numbers[rows]
-
-    def take(self) -> tuple[Array, Records]:
-        """Return the numbers of the queues in ascending order and their records, and clear all."""
-        numbers = self._numbers[: self.count]
-        if self.count and int(numbers.max()) < 1 << 16:
-            numbers = numbers.astype("u2")  # sorted by radix
-        order = np.argsort(numbers, kind="stable")
-        self.count = 0
-        indexes, offsets, codes, times = self._wide.take(order, axis=0).T
-        return numbers.take(order), Records(indexes, offsets, self._sizes.take(order), codes, times)
 
 
 class QueuesCheck:
@@ -92,12 +44,11 @@ class QueuesCheck:
         self._scope = scope
         self._queues = queues
         self._dispatched_offset = dispatched_offset
-        self._numbers = kernels.passes_rows.QueueNumbers()
-        self._numbered = 0
-        #: Topic and queue id by the queue's number.
+        #: Topic and queue id by the queue's number, and the numbers.
         self._keys: list[tuple[bytes, int]] = []
+        self._numbers: dict[tuple[bytes, int], int] = {}
         self._checks: dict[tuple[bytes, int], QueueCheck] = {}
-        self._gathered = _Gathered()
+        self._gathered = Gathering()
         self._batch_topics = [name.encode() for name in queues.batch_topics]
         self._take_batch_records = take_batch_records
         #: Physical offsets of the records that name a light queue, by queue.
@@ -122,34 +73,33 @@ class QueuesCheck:
                     reason = f"{nbytes} bytes from {offset}; files of this queue have {size} bytes"
                     self._scope.report.add("queue-file", path, 0, None, reason)
 
-    def number(self, batch: RecordBatch) -> NumberedQueues:
-        """Number the queues of a batch; call it for each batch, in their order.
+    def _number(self, queued: QueuedRecords) -> Array:
+        """Return each record's number of its queue; it is the same whichever thread read it."""
+        for key in queued.keys:
+            number = self._numbers.setdefault(key, len(self._keys))
+            if number == len(self._keys):
+                self._keys.append(key)
+            queued.places.append(number)
+        return np.frombuffer(queued.places, "i4").take(queued.own)
 
-        May run on another thread than ``take``.
-        """
-        numbers = batch.number(self._numbers)
-        keys = self._numbers.queues(self._numbered)
-        self._numbered += len(keys)
-        return NumberedQueues(numbers, keys)
-
-    def take(self, batch: RecordBatch, numbered: NumberedQueues | None = None) -> None:
-        """Gather the records that have a unit; ``numbered``: what ``number`` returned."""
-        columns = batch.columns
-        numbers, keys = self.number(batch) if numbered is None else numbered
-        self._keys += keys
-        queued = numbers >= 0
-        if not queued.any():
+    def take(self, batch: RecordBatch, counts: RowCounts, queued: QueuedRecords) -> None:
+        """Gather the records that have a unit; the arguments are of a ``BatchReader``."""
+        if not counts.queued:
             return
-        self._take_named(batch, queued & (columns["multi_dispatch_at"] > 0))
+        numbers = self._number(queued)
+        kept: Any = slice(None)
+        if counts.named:
+            has_unit = queued.numbers >= 0
+            self._take_named(batch, has_unit & (batch.columns["multi_dispatch_at"] > 0))
         if self._scope.is_absent(formats.BATCH_QUEUE_DIR):
-            self._learn_batch_topics(batch, queued)
+            self._learn_batch_topics(batch, queued.numbers >= 0)
         if self._batch_topics:
             is_batch = np.array([topic in self._batch_topics for topic, _ in self._keys])
-            in_batches = queued & is_batch[numbers]
-            self._take_batch_records(batch, np.flatnonzero(in_batches))
-            queued &= ~in_batches
-        self._gathered.add(numbers, columns, queued)
-        if self._gathered.count >= _GATHER_COUNT:
+            in_batches = is_batch[numbers]
+            self._take_batch_records(batch, np.flatnonzero(queued.numbers >= 0)[in_batches])
+            kept = ~in_batches
+        self._gathered.add(numbers[kept], queued.wide[kept], queued.sizes[kept])
+        if self._gathered.is_enough(len(self._keys)):
             self._hand_out()
 
     def _learn_batch_topics(self, batch: RecordBatch, queued: Array) -> None:

@@ -36,8 +36,14 @@ class SegmentFit:
 
     def take_units(self, offsets: Array, size: int, *, right: bool) -> None:
         """Count units that fit a record (``right``) or not, by the log offsets that they name."""
-        bases, counts = np.unique(offsets // size * size, return_counts=True)
         counter = self._right if right else self._wrong
+        if not len(offsets):
+            return
+        base = int(offsets.min()) // size * size
+        if int(offsets.max()) < base + size:  # as of most portions of a queue
+            counter[base] += len(offsets)
+            return
+        bases, counts = np.unique(offsets // size * size, return_counts=True)
         counter.update(dict(zip(bases.tolist(), counts.tolist(), strict=True)))
 
     def take_break(self, queue: str, last_end: int, place: int, size: int) -> None:

@@ -226,8 +226,7 @@ CheckJobsOption = Annotated[
     int | None,
     typer.Option(
         "--jobs", "-j", metavar="N", min=1, max=256,
-        help="Threads; the answer is the same [default: the processors, at most 2; more do not "
-        "help].",
+        help="Threads, at most 8; the answer is the same [default: the processors, at most 2].",
     ),
 ]  # fmt: skip
 StartOption = Annotated[
