@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import itertools
 import time
@@ -285,10 +286,12 @@ def _places(queue: ConsumeQueue, bounds: list[int]) -> list[int]:
     for start, buffer, count in queue.view():
         if waiting == len(bounds):
             break
-        units = numpy.frombuffer(buffer, formats.CONSUME_QUEUE_UNIT.dtype, count)
-        offsets = units["physical_offset"].astype(numpy.int64)
+        offsets = numpy.frombuffer(buffer, formats.CONSUME_QUEUE_UNIT.dtype, count)[
+            "physical_offset"
+        ]
         for number in range(waiting, len(bounds)):
-            place = int(numpy.searchsorted(offsets, bounds[number]))
+            # Only the units that are compared are read.
+            place = bisect.bisect_left(offsets, bounds[number])
             if place == count:
                 break
             found[number] = start + place

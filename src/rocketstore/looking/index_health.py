@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import formats
 from rocketstore.arguments import Progress
 from rocketstore.errors import CorruptIndexError, RocketStoreError
+from rocketstore.files.forward_pages import release_pages
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.index.index_file import IndexFile
 from rocketstore.query.store_reader import StoreReader
@@ -18,7 +20,7 @@ from rocketstore.store.default_message_store import DefaultMessageStore
 if TYPE_CHECKING:
     import numpy
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 _ENTRY = formats.INDEX_ENTRY
 _HEADER_NBYTES = formats.INDEX_HEADER.nbytes
 
@@ -121,7 +123,7 @@ def keys(store: DefaultMessageStore, *, progress: Progress | None = None) -> Ind
 
     Notes
     -----
-    Time: about 1 s for a file of 20 million entries. Memory: about 250 MiB for such a file, one at
+    Time: about 1 s for a file of 20 million entries. Memory: about 180 MiB for such a file, one at
     a time. A file that its writer fills meanwhile is examined up to its count at the beginning.
     """
     reader = store.reader
@@ -133,6 +135,7 @@ def keys(store: DefaultMessageStore, *, progress: Progress | None = None) -> Ind
         health.unreadable.append((str(path), "its name is no time, or it is no regular file"))
     files = reader.index.files
     for number, file in enumerate(files):
+        release_pages(file.file)  # the file is read, not mapped
         try:
             health.files.append(_examine(file))
         except CorruptIndexError as error:
@@ -200,21 +203,32 @@ def _examine(file: IndexFile) -> IndexFileHealth:
         places, more = numpy.unique(hashes[at : at + _CHUNK] % slots, return_counts=True)
         lengths[places] += more.astype(numpy.int32)
     broken += _broken_heads(file, lengths, hashes, count)
-    used = lengths[lengths > 0]
     hashes.sort()
     distinct = int(count > 0) + int((hashes[1:] != hashes[:-1]).sum())
-    walked = float((used.astype(numpy.float64) * (used + 1) / 2).sum())
-    powers, amounts = numpy.unique(numpy.log2(used).astype(int), return_counts=True)
+    del hashes
+    used, walked, longest, powers = _of_lengths(lengths)
     path = file.path
     return IndexFileHealth(
         path.name, str(path), formats.index_file_nbytes(slots, file.entries), count,
-        file.entries - 1, slots, len(used), int(used.max()) if len(used) else 0,
-        walked / count if count else 0.0,
-        {1 << int(power): int(amount) for power, amount in zip(powers, amounts, strict=True)},
-        distinct, distinct - len(used), broken, header.begin_timestamp, header.end_timestamp,
+        file.entries - 1, slots, used, longest, walked / count if count else 0.0, powers,
+        distinct, distinct - used, broken, header.begin_timestamp, header.end_timestamp,
         header.begin_physical_offset, header.end_physical_offset,
         _is_derived(file, header.index_count),
     )  # fmt: skip
+
+
+def _of_lengths(lengths: Any) -> tuple[int, int, int, dict[int, int]]:
+    """Return how many chains there are, the steps of walking each to each of its entries, the
+    longest one, and the number of chains by the power of two that is not above their length."""
+    import numpy
+
+    values, amounts = numpy.unique(lengths, return_counts=True)
+    pairs = [pair for pair in zip(values.tolist(), amounts.tolist(), strict=True) if pair[0]]
+    powers: Counter[int] = Counter()
+    for length, amount in pairs:
+        powers[1 << (length.bit_length() - 1)] += amount
+    walked = sum(amount * length * (length + 1) // 2 for length, amount in pairs)
+    return sum(amount for _, amount in pairs), walked, max(values.tolist(), default=0), dict(powers)
 
 
 def _is_derived(file: IndexFile, count: int) -> bool:
