@@ -198,11 +198,11 @@ def _examine(file: IndexFile) -> IndexFileHealth:
     numpy.maximum(hashes, 0, out=hashes)
     for first, entries in _chunks(file, count):
         broken += _broken_links(hashes, entries["previous_index"], first, slots)
+    broken += _broken_heads(file, hashes, count)
     lengths = numpy.zeros(slots, numpy.int32)
     for at in range(0, count, _CHUNK):
         places, more = numpy.unique(hashes[at : at + _CHUNK] % slots, return_counts=True)
         lengths[places] += more.astype(numpy.int32)
-    broken += _broken_heads(file, lengths, hashes, count)
     hashes.sort()
     distinct = int(count > 0) + int((hashes[1:] != hashes[:-1]).sum())
     del hashes
@@ -259,7 +259,7 @@ def _broken_links(hashes: Any, previous: Any, first: int, slots: int) -> int:
     return int(bad.sum()) + int(wrong.sum())
 
 
-def _broken_heads(file: IndexFile, lengths: Any, hashes: Any, count: int) -> int:
+def _broken_heads(file: IndexFile, hashes: Any, count: int) -> int:
     """Return the slots that do not name the newest entry of their chain."""
     import numpy
 
@@ -277,6 +277,6 @@ def _broken_heads(file: IndexFile, lengths: Any, hashes: Any, count: int) -> int
         named = (heads > 0) & (heads <= count)
         expected = newest[first : first + some]
         broken += int((named & (heads != expected)).sum())
-        broken += int(((heads <= 0) & (lengths[first : first + some] > 0)).sum())
+        broken += int(((heads <= 0) & (expected > 0)).sum())
         broken += int(((heads > count + 1) & (heads > file.entries)).sum())
     return broken
