@@ -17,6 +17,9 @@ def tokens(expression: str, *, text_search: bool = True) -> list[tuple[str, str]
     return found
 
 
+TAGS = 'for tags as in "TagA || TagB" there is TagFilter'
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
@@ -65,6 +68,8 @@ def test_doubled_quotes_are_joined() -> None:
         ("a \u00a0", 3, r"unexpected character '\xa0'"),
         ("a \x00", 3, r"unexpected character '\x00'"),
         ("a /", 3, "unexpected character '/'"),
+        ("TagA || TagB", 6, f"unexpected character '|'; {TAGS}"),
+        (" * ", 2, f"unexpected character '*'; {TAGS}"),
         ("a /* b", 3, "this comment has no end"),
         ("a /*/", 3, "this comment has no end"),
         ("a 'b", 3, "this text has no closing quote"),
@@ -78,6 +83,13 @@ def test_what_is_no_token(expression: str, column: int, reason: str) -> None:
         tokens(expression)
     assert caught.value.column == column
     assert caught.value.reason.startswith(reason)
+
+
+@pytest.mark.parametrize("expression", ["a | b", "a = *", "a * b ^"])
+def test_other_signs_are_not_called_tags(expression: str) -> None:
+    with pytest.raises(FilterSyntaxError) as caught:
+        tokens(expression)
+    assert TAGS not in caught.value.reason
 
 
 def test_many_minus_signs_take_linear_time() -> None:

@@ -97,7 +97,9 @@ class Lexer:
             return "this text has no closing quote"
         if self._expression.startswith("/*", at):
             return "this comment has no end"
-        return f"unexpected character {character!a}"
+        is_of_tags = self._expression.startswith("||", at) or self._expression.strip() == "*"
+        hint = '; for tags as in "TagA || TagB" there is TagFilter' if is_of_tags else ""
+        return f"unexpected character {character!a}{hint}"
 
     def _skip_comments(self) -> None:
         """Skip blanks and comments; a comment without its end is left."""
