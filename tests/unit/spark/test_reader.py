@@ -1,4 +1,4 @@
-"""Deleted messages of batch queues, where a store has no other queues: reported, not skipped."""
+"""Offsets before and after the messages that a store has: reported, not skipped."""
 
 from __future__ import annotations
 
@@ -57,3 +57,39 @@ def test_the_remaining_messages_can_be_read(root: Path) -> None:
 def test_without_queue_folders_nothing_is_compared(root: Path) -> None:
     shutil.rmtree(root / formats.BATCH_QUEUE_DIR)
     assert plan(parse_read({"path": str(root), **ASKED}))
+
+
+def asked_for(root: Path, first: int, **options: str) -> list[Any]:
+    offsets = f'{{"T": {{"0": {first}}}}}'
+    return plan(
+        parse_read(
+            {"path": str(root), "assign": '{"T": [0]}', "startingOffsets": offsets, **options}
+        )
+    )
+
+
+def test_offsets_past_the_end_of_a_queue(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with rocketstore.open(root, "x", mapped_file_size_commit_log=1 << 20) as store:
+        for number in range(5):
+            store.put("T", b"%d" % number, 0)
+    assert asked_for(root, 4)
+    assert asked_for(root, 5)  # the next message
+    with pytest.raises(MappedFileError, match="asks for 6 of queue 0 of 'T', which ends at 5: "):
+        asked_for(root, 6)
+    assert asked_for(root, 6, failOnDataLoss="false")
+
+
+def test_messages_without_units_are_not_past_the_end(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with rocketstore.open(root, "x", mapped_file_size_commit_log=1 << 20) as store:
+        store.put("T", b"0", 0)
+        store.wait_dispatched()
+        before = {file: file.read_bytes() for file in (root / "consumequeue" / "T" / "0").iterdir()}
+        for number in range(1, 5):
+            store.put("T", b"%d" % number, 0)
+    for file, content in before.items():
+        file.write_bytes(content)
+    assert asked_for(root, 5)
+    with pytest.raises(MappedFileError, match="which ends at 5: "):
+        asked_for(root, 6)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.arrow.reading import read_batches
@@ -17,6 +19,7 @@ from rocketstore.spark.base.options import EARLIEST, LATEST, Offsets, ReadOption
 from rocketstore.spark.base.worker import begin_task
 from rocketstore.spark.reading.listing import list_to_read
 from rocketstore.spark.reading.queue_names import check_queue_names, store_with_queues
+from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 
 if TYPE_CHECKING:
@@ -133,7 +136,7 @@ def _average_size(options: ReadOptions, log: LogFiles) -> int:
 
 
 def _refuse_lost_offsets(options: ReadOptions, log: LogFiles, ranges: QueueRanges) -> None:
-    """Raise ``MappedFileError`` if the requested beginning is no longer in the log.
+    """Raise ``MappedFileError`` if the requested beginning is no longer, or not yet, in the log.
 
     Queue offsets are looked up in the consume queues. Without them, or on remote storage, the
     check is skipped.
@@ -159,6 +162,31 @@ def _refuse_lost_offsets(options: ReadOptions, log: LogFiles, ranges: QueueRange
                 raise MappedFileError(
                     f"{options.path}: startingOffsets asks for {first} of queue {queue_id} of "
                     f"{topic!r}, which begins at {smallest}; {hint}"
+                )
+        late = [queue for queue, first in wanted.items() if first > _end(store, queue)]
+    if late:
+        _refuse_later_offsets(options, root, {queue: wanted[queue] for queue in late})
+
+
+def _end(store: DefaultMessageStore, queue: tuple[str, int]) -> int:
+    """Return the next offset of a queue; of one that does not exist, more than any."""
+    topic, queue_id = queue
+    known = queue_id in store.queues(topic)
+    return store.max_offset_in_queue(topic, queue_id) if known else sys.maxsize
+
+
+def _refuse_later_offsets(
+    options: ReadOptions, root: Path, wanted: dict[tuple[str, int], int]
+) -> None:
+    """Raise if queues end before the offsets, although what dispatch lacks is added to them."""
+    with open_store(os.fspath(root)) as store:
+        for (topic, queue_id), first in wanted.items():
+            end = _end(store, (topic, queue_id))
+            if first > end:
+                raise MappedFileError(
+                    f"{options.path}: startingOffsets asks for {first} of queue {queue_id} of "
+                    f"{topic!r}, which ends at {end}: its end was lost, or the offsets are another "
+                    "store's (failOnDataLoss=false reads nothing of it)"
                 )
 
 

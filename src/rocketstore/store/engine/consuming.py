@@ -287,7 +287,7 @@ def send_back(
 
 def _topics(topics: str | Iterable[str], known: Collection[str]) -> list[str]:
     """Return the topics; raise for a name that no put takes and no queue has."""
-    if not isinstance(topics, Iterable):
+    if not isinstance(topics, Iterable) or isinstance(topics, bytes | bytearray):
         raise TypeError(f"topics must be str or several of them, not {type(topics).__name__}")
     names = [topics] if isinstance(topics, str) else list(topics)
     for name in names:
