@@ -635,3 +635,12 @@ def test_topics_that_no_put_takes_are_refused(store: Store, topic: str) -> None:
 def test_topics_that_a_put_takes_are_consumed(store: Store, topic: str) -> None:
     with store.consumer("g", topic) as consumer:
         assert consumer is not None
+
+
+@pytest.mark.parametrize(
+    ("topics", "kind"),
+    [(b"T", "bytes"), (bytearray(b"T"), "bytearray"), (7, "int"), ([b"T"], "bytes")],
+)
+def test_topics_that_are_no_text_are_named(store: Store, topics: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=rf"must be str.*not {kind}$"):
+        store.consumer("g", topics)
