@@ -416,7 +416,7 @@ def test_lost_messages_fail_by_default(tmp_path: Path) -> None:
         table(root, **asked)
     assert 0 < table(root, **asked, failOnDataLoss="false").num_rows < expected.num_rows
     asked["startingOffsets"] = '{"TopicB": {"1": 1000000}}'
-    with pytest.raises(MappedFileError, match="asks for 1000000 of queue 1.*ends at 333"):
+    with pytest.raises(MappedFileError, match=r"asks for 1000000 of queue 1.*ends at 333"):
         table(root, **asked)
     assert table(root, **asked, failOnDataLoss="false").num_rows == 0
 
