@@ -42,11 +42,10 @@ class Preparer(Protocol[_Prepared_co]):
 
 
 class _Lot(NamedTuple, Generic[_Prepared]):
-    """The batches of a lot, where the scan stopped, and why."""
+    """The batches of a lot, and where the scan stopped."""
 
     batches: list[tuple[RecordBatch, _Prepared]]
     offset: int
-    status: RecordStatus
 
 
 class LogReader(Generic[_Prepared]):
@@ -192,7 +191,7 @@ class LogReader(Generic[_Prepared]):
                     count += batch.count
                     if count >= _MOST_RECORDS:
                         break
-            return _Lot(batches, scan.offset, scan.status)
+            return _Lot(batches, scan.offset)
         finally:
             self._preparers.append(preparer)
 
