@@ -45,6 +45,24 @@ def left_in_stage(root: Path) -> list[Path]:
     return list(folder.rglob("*.seg")) if folder.exists() else []
 
 
+def test_what_a_source_read_can_be_written(spark: Any, tmp_path: Path) -> None:
+    with rocketstore.open(tmp_path / "from", "a", **staging.OPTIONS) as store:
+        for number in range(20):
+            store.put("T", b"%d" % number, number % 3, "A", ["k", f"k{number}"], unique_key=True)
+    table = spark.read.format("rocketstore").load(str(tmp_path / "from"))
+    columns = ("topic", "queueId", "tags", "keys", "properties", "flag", "bornTimestamp", "body")
+    save(table.select(*columns).coalesce(1), small_store(tmp_path / "to"))
+    assert [
+        (one.topic, one.queue_id, one.body, one.properties) for one in stored(tmp_path / "to")
+    ] == [(one.topic, one.queue_id, one.body, one.properties) for one in stored(tmp_path / "from")]
+
+
+def test_a_table_without_rows_makes_an_empty_store(spark: Any, tmp_path: Path) -> None:
+    save(spark.createDataFrame([], "body string"), tmp_path / "new", topic="T")
+    assert stored(tmp_path / "new") == []
+    assert spark.read.format("rocketstore").load(str(tmp_path / "new")).count() == 0
+
+
 def test_all_columns_become_messages(spark: Any, tmp_path: Path) -> None:
     root = tmp_path / "store"
     born = datetime.datetime(2024, 2, 29, 12, 30, 15, 123_456, tzinfo=UTC)
@@ -133,6 +151,7 @@ def test_a_store_in_use_is_not_written(spark: Any, tmp_path: Path) -> None:
         ("body int", {"topic": "T"}, "column body is int"),
         ("body string, properties map<string,int>", {"topic": "T"}, "column properties is map"),
         ("body string", {"topic": "a b"}, "a character that RocketMQ does not allow"),
+        ("body string", {"topic": "t" * 128}, "option topic has 128 bytes, more than"),
         ("body string", {"topic": "T", "queues": "0"}, "option queues is 0"),
         ("body string", {"topic": "T", "queues": "many"}, "must be a whole number"),
         ("body string", {"topic": "T", "txnAppId": "a"}, "give both txnAppId and txnVersion"),

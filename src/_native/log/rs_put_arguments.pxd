@@ -69,7 +69,9 @@ cdef inline object rs_attribute(object thing, str name):
     try:
         return getattr(thing, name)
     except AttributeError:
-        raise TypeError(f"{type(thing).__name__} has no attribute {name!r}") from None
+        raise TypeError(
+            f"{type(thing).__name__} has no attribute {name!r}; give a Message, or an object with "
+            "its attributes") from None
 
 
 cdef inline int64_t rs_take_bytes(bytes body, const uint8_t **out) noexcept:

@@ -81,6 +81,13 @@ cdef int64_t to_int64(value, str name) except? -1:
         raise ValueError(f"{name} does not fit 64 bits") from None
 
 
+cdef int64_t to_level(value) except? -1:
+    cdef int64_t level = to_int64(value, "delay_level")
+    if not 0 <= level <= INT32_MAX:
+        raise ValueError(f"delay_level {level} is outside 0 .. {INT32_MAX}")
+    return level
+
+
 cdef bytes to_body(value):
     if PyUnicode_Check(value):
         raise TypeError("body must be bytes-like, not str")
@@ -175,7 +182,7 @@ cdef class Message:
             add_property(self._properties, TAGS, text_or_none(tags, "tags"))
         if keys is not None:
             add_property(self._properties, KEYS, joined_keys(keys))
-        if delay_level is not None and to_int64(delay_level, "delay_level") > 0:
+        if delay_level is not None and to_level(delay_level) > 0:
             add_property(self._properties, DELAY, str(delay_level))
 
     @property
@@ -311,7 +318,7 @@ cdef class Message:
 
     @delay_level.setter
     def delay_level(self, value):
-        set_property(self, DELAY, None if value is None else str(to_int64(value, "delay_level")))
+        set_property(self, DELAY, None if value is None else str(to_level(value)))
 
     @property
     def user_properties(self):

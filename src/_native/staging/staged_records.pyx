@@ -326,6 +326,7 @@ cdef class StageEncoder:
             if rs_column_is_null(&columns[NAMES], start + i):
                 return False
             name = rs_column_text(&columns[NAMES], start + i, &nbytes)
+            names &= ~self._repeated(name, nbytes, start + i, row, names)
             if nbytes == 0 or self._needs_rules(name, nbytes, start + i, names):
                 return False
             if not self._add_pair(name, nbytes, VALUES, start + i):
@@ -344,6 +345,25 @@ cdef class StageEncoder:
             self._scratch.used -= 1
         return self._scratch.used <= RS_MAX_PROPERTIES_NBYTES and rs_is_plain(
             self._scratch.data, <int32_t> self._scratch.used)
+
+    cdef int _repeated(self, const uint8_t *name, int64_t name_nbytes, int64_t pair, int64_t row,
+                       int names) noexcept:
+        """Return which of the ``names`` a pair is, if the column of that name has its value."""
+        cdef const uint8_t *value
+        cdef const uint8_t *same
+        cdef int64_t nbytes, same_nbytes
+        cdef int kind = rs_name_kind(name, <size_t> name_nbytes) & names
+        cdef int place = TAGS if kind & RS_NAME_TAGS else KEYS
+        if kind & (RS_NAME_TAGS | RS_NAME_KEYS) == 0:
+            return 0
+        if (rs_column_is_null(&self._columns[VALUES], pair)
+                or rs_column_is_null(&self._columns[place], row)):
+            return 0
+        value = rs_column_text(&self._columns[VALUES], pair, &nbytes)
+        same = rs_column_text(&self._columns[place], row, &same_nbytes)
+        if nbytes != same_nbytes or memcmp(value, same, <size_t> nbytes) != 0:
+            return 0
+        return kind
 
     cdef bint _needs_rules(self, const uint8_t *name, int64_t name_nbytes, int64_t row,
                            int names) noexcept:
@@ -414,8 +434,11 @@ cdef class StageEncoder:
             tags = self._text(TAGS, row)
         if not rs_column_is_null(&self._columns[KEYS], row):
             keys = self._text(KEYS, row)
-        pairs = rs_gather_properties(
-            self._properties(row), None, tags, keys, True, number, None)
+        given = self._properties(row)
+        if given is not None:  # as a source gives them: in a column and among the properties
+            tags = None if tags is not None and given.get(formats.PROPERTY_TAGS) == tags else tags
+            keys = None if keys is not None and given.get(formats.PROPERTY_KEYS) == keys else keys
+        pairs = rs_gather_properties(given, None, tags, keys, True, number, None)
         record.fields.body = rs_column_text(&self._columns[BODY], row, &nbytes)
         rs_finish_record(
             &self._rules, &self._state, record, &self._scratch, &start, nbytes, pairs, holds)

@@ -734,7 +734,10 @@ def _attribute(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name)
     except AttributeError:
-        raise TypeError(f"{type(thing).__name__} has no attribute {name!r}") from None
+        raise TypeError(
+            f"{type(thing).__name__} has no attribute {name!r}; give a Message, or an object with "
+            "its attributes"
+        ) from None
 
 
 def _take_chunk(source: Iterator[Record]) -> Iterator[Record]:

@@ -89,6 +89,13 @@ def _integer(value: Any, name: str) -> int:
     return value
 
 
+def _level(value: Any) -> int:
+    level = _integer(value, "delay_level")
+    if not 0 <= level < 2**31:
+        raise ValueError(f"delay_level {level} is outside 0 .. {2**31 - 1}")
+    return level
+
+
 def _content(value: Any) -> bytes:
     if type(value) is bytes:
         return value
@@ -154,7 +161,7 @@ class Message:
             formats.PROPERTY_KEYS: None if keys is None else _joined_keys(keys),
             formats.PROPERTY_DELAY: None,
         }
-        if delay_level is not None and _integer(delay_level, "delay_level") > 0:
+        if delay_level is not None and _level(delay_level) > 0:
             given[formats.PROPERTY_DELAY] = str(delay_level)
         for name, value in given.items():
             if value is None:
@@ -303,7 +310,7 @@ class Message:
 
     @delay_level.setter
     def delay_level(self, value: int | None) -> None:
-        text = None if value is None else str(_integer(value, "delay_level"))
+        text = None if value is None else str(_level(value))
         self._set_property(formats.PROPERTY_DELAY, text)
 
     @property

@@ -124,9 +124,11 @@ class StageEncoder:
             None if values.get(name) is None else _text(name, values[name])
             for name in ("tags", "keys")
         )
-        pairs = arguments.gather_properties(
-            _properties(values.get("properties")), None, tags, keys, True, level, None
-        )
+        given = _properties(values.get("properties"))
+        if given is not None:  # as a source gives them: in a column and among the properties
+            tags = None if given.get(formats.PROPERTY_TAGS) == tags else tags
+            keys = None if given.get(formats.PROPERTY_KEYS) == keys else keys
+        pairs = arguments.gather_properties(given, None, tags, keys, True, level, None)
         self._rules.finish(record, values["body"], pairs)
         if record.status is not None:
             name = PutMessageStatus(record.status).name

@@ -22,6 +22,7 @@ from rocketstore.cleaning.plan import (
 from rocketstore.config import MessageStoreConfig, parse_hours
 from rocketstore.directory.paths import StorePaths
 from rocketstore.files.disk_space import SpaceWatch
+from rocketstore.files.forward_pages import release_pages
 from rocketstore.looking.consumer_lag import load_offsets
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queues.consume_queue import ConsumeQueue
@@ -258,6 +259,8 @@ def _count(store: DefaultMessageStore, report: RetentionReport) -> None:
     bounds += [file.start + file.nbytes for file in report.files]
     for queue in store.reader.queues:
         first, *ends = places = _places(queue, bounds)
+        for held in queue.files():
+            release_pages(held)  # of each comparison a page stays, of thousands of queues
         if first == ends[-1]:
             continue
         readers = groups.get((queue.topic, queue.queue_id), ())

@@ -18,6 +18,7 @@ from rocketstore.delay.report import DelayLevel
 from rocketstore.diagnosis.examination import doctor
 from rocketstore.diagnosis.verdict import Verdict
 from rocketstore.errors import RocketStoreError
+from rocketstore.files.forward_pages import release_pages
 from rocketstore.looking.consumer_lag import LagReport, lag
 from rocketstore.looking.disk_forecast import Capacity, capacity
 from rocketstore.looking.expiry import RetentionReport, retention
@@ -121,12 +122,14 @@ def gather(
             facts.problems[part] = facts.problems["store"]
         return facts
     with store:
+        _release_pages(store)
         facts.retention = _tried(
             facts, "retention", lambda: retention(store, config=config, at=facts.at)
         )
         facts.lag = _tried(facts, "lag", lambda: lag(store, at=None))
         facts.delays = _tried(facts, "delays", lambda: _delays(store, facts.at))
         facts.halves = _tried(facts, "transactions", lambda: _halves(store, facts))
+        _release_pages(store)
         facts.index = _tried(facts, "index", lambda: keys(store, progress=progress))
     return facts
 
@@ -146,6 +149,16 @@ def _open(path: Path, config: MessageStoreConfig) -> DefaultMessageStore:
     ):
         raise ValueError("only a log was given")
     return open_store(path, "r", config=config)
+
+
+def _release_pages(store: DefaultMessageStore) -> None:
+    """Release the pages of all files: what opening and each part read counts as memory else."""
+    reader = store.reader
+    queues = (reader.log.queue, *(queue.queue for queue in reader.queues))
+    for file in itertools.chain.from_iterable(queue.files for queue in queues):
+        release_pages(file)
+    for index_file in reader.index.files:
+        release_pages(index_file.file)
 
 
 def _delays(store: DefaultMessageStore, now: int) -> Delays:

@@ -78,7 +78,8 @@ def test_body_is_kept_or_copied(kernels: Bodies) -> None:
         ("sys_flag", False), ("born_timestamp", "now"), ("born_timestamp", True),
         ("born_host", 1), ("store_host", b"1.2.3.4:5"), ("reconsume_times", []),
         ("prepared_transaction_offset", 2**64), ("tags", 1), ("keys", ["k"]), ("unique_key", b""),
-        ("delay_level", "1"), ("delay_level", True), ("properties", 5),
+        ("delay_level", "1"), ("delay_level", True), ("delay_level", -4),
+        ("delay_level", 2**31), ("properties", 5),
     ],
 )  # fmt: skip
 def test_wrong_types(name: str, value: Any) -> None:
@@ -89,6 +90,12 @@ def test_wrong_types(name: str, value: Any) -> None:
         assert message == bodies.message.Message("T", properties={"TAGS": "t"})
     assert failures[0] == failures[1]
     assert failures[0] is not None
+
+
+@pytest.mark.parametrize("level", [-1, -4, 2**31])
+def test_a_delay_level_that_no_store_takes(kernels: Bodies, level: int) -> None:
+    with pytest.raises(ValueError, match=f"delay_level {level} is outside 0 .. 2147483647"):
+        kernels.message.Message("T", b"", delay_level=level)
 
 
 def test_views_of_the_properties(kernels: Bodies) -> None:

@@ -69,6 +69,11 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
         "TAGS is given twice",
     ),
     (
+        {"body": b"", "topic": "T", "keys": "a", "properties": [("KEYS", "a "), ("x", "y")]},
+        ValueError,
+        "KEYS is given twice",
+    ),
+    (
         {"body": b"", "topic": "T", "properties": [("a", "v" * 32767)]},
         ValueError,
         "PROPERTIES_SIZE_EXCEEDED",
@@ -209,6 +214,20 @@ def test_both_bodies_stage_the_same_bytes(host: str) -> None:
     for target, _ in made:
         assert target.put_staged(pieces[0], 0).ok
     assert made[0][1] == made[1][1]
+
+
+@pytest.mark.parametrize(
+    "columns", [{"tags": "A"}, {"keys": "k1 k2"}, {"tags": "A", "keys": "k1 k2"}]
+)
+@pytest.mark.parametrize("more", [{}, {"delayLevel": 2}])
+def test_a_column_may_repeat_its_property(
+    kernels: Bodies, columns: dict[str, str], more: dict[str, Any]
+) -> None:
+    """A source gives tags and keys both as columns and among the properties."""
+    pairs = [("KEYS", "k1 k2"), ("x", "1"), ("TAGS", "A"), ("UNIQ_KEY", "7F00")]
+    row = {"body": b"again", "topic": "T", "properties": pairs, **more}
+    by_properties = stage(encoder(kernels), batch([row]))
+    assert stage(encoder(kernels), batch([row | columns])) == by_properties
 
 
 @pytest.mark.parametrize(("row", "error", "text"), REFUSED)

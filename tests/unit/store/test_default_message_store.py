@@ -323,6 +323,8 @@ def test_every_way_to_put(tmp_path: Path) -> None:
         batch = MessageBatch([Message("T", b"3"), Message("T", b"4")], topic="T")
         assert store.put_messages(batch).queue_offset == 2
         many = store.put_many([Message("T", b"5"), Message("U", b"6")])
+        with pytest.raises(TypeError, match="tuple has no attribute 'topic'; give a Message"):
+            store.put_many([("T", b"x")])  # type: ignore[list-item]
         assert [r.queue_offset for r in many] == [4, 0]
         data = b"7" + b"88" + b""
         columns = store.put_columns("T", np.array([0, 1, 3, 3], np.int64), data)

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,28 @@ WhereOption = Annotated[
 
 
 @contextlib.contextmanager
+def filter_warnings(*, quiet: bool, name: str = "--where") -> Iterator[None]:
+    """Show at the end, once and as the command's own, what RocketMQ ignores of an expression that
+    is compiled meanwhile."""
+    found: dict[str, None] = {}
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def note(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, FilterWarning):
+                # The first line is about Python's ``strict``.
+                found[str(message).partition("\n")[2]] = None
+            else:
+                show(message, category, *place, **more)
+
+        warnings.showwarning = note
+        warnings.simplefilter("always", FilterWarning)
+        yield
+    for notes in found if not quiet else ():
+        complain(f"{name}: RocketMQ accepts this, but\n{notes}", keep="\n")
+
+
+@contextlib.contextmanager
 def compiled(
     where: str | None,
     make: Callable[[str], Sql92Filter],
@@ -53,16 +75,11 @@ def compiled(
     if where is None:
         yield None
         return
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", FilterWarning)
+    with filter_warnings(quiet=quiet, name=name):
         try:
             made = make(where)
         except FilterSyntaxError as error:
             raise fail(ExitCode.USAGE, f"{name}: {error}", keep="\n") from None
-    for warning in found if not quiet else ():
-        # The first line is about Python's ``strict``.
-        notes = str(warning.message).partition("\n")[2]
-        complain(f"{name}: RocketMQ accepts this, but\n{notes}", keep="\n")
     if not quiet:
         _name_columns(made, name)
     logger = logging.getLogger(type(made).__module__)

@@ -30,7 +30,7 @@ from rocketstore.cli.common.outcome import ExitCode, answering, check_found, com
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size, parse_time
-from rocketstore.cli.common.where import WhereOption
+from rocketstore.cli.common.where import WhereOption, filter_warnings
 from rocketstore.errors import CorruptMessageError, FilterSyntaxError, SourceChangedError
 from rocketstore.moving.exports.exporting import ExportReport
 from rocketstore.moving.exports.exporting import export as export_store
@@ -141,7 +141,7 @@ def export(
     settings = store_config(config, commit_log)
     quieten()  # the report contains everything, once
     try:
-        with progress_bar(quiet=quiet) as progress:
+        with filter_warnings(quiet=quiet), progress_bar(quiet=quiet) as progress:
             report = export_store(
                 path, destination,
                 to=None if to is None else to.value,

@@ -28,7 +28,7 @@ from rocketstore.cli.common.outcome import ExitCode, answering, check_found, com
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, parse_time
-from rocketstore.cli.common.where import WhereOption
+from rocketstore.cli.common.where import WhereOption, filter_warnings
 from rocketstore.errors import (
     ConfigError,
     CorruptMessageError,
@@ -113,7 +113,7 @@ def replay(
     times = [parse_time(text) if text is not None else None for text in (begin, end)]
     quieten()  # the report contains everything, once
     try:
-        with progress_bar(quiet=quiet) as progress:
+        with filter_warnings(quiet=quiet), progress_bar(quiet=quiet) as progress:
             report = replay_messages(
                 path, destination, topics=topics, filter=where, begin=times[0], end=times[1],
                 start=start, stop=stop, map=map_file, on_corruption=on_corruption.value,

@@ -60,6 +60,13 @@ class CommitReport:
     end: int | None = None
 
 
+def _why_refused(status: PutMessageStatus) -> str:
+    """Return a status and, if known, its reason. A stage has no records of a wrong length."""
+    if status == PutMessageStatus.SERVICE_NOT_AVAILABLE:
+        return f"{status.name}: its disk is nearly full, or it belongs to a slave"
+    return str(status.name)
+
+
 def _say_nothing(_: str) -> None:
     """Ignore the step."""
 
@@ -117,14 +124,15 @@ def commit(
     rows = sum(file.rows for file in ordered)
     known = ledger.read(app)
     is_done = known.done is not None and version <= known.done
-    if is_done or (not ordered and known.intent is None):
+    is_store = (root / formats.COMMIT_LOG_DIR).exists()
+    if is_done or (not ordered and known.intent is None and is_store):
         abort(root, stage)
         return CommitReport(rows, 0)
     for file in ordered:
         for _ in read_pieces(file):
             pass
     on_step("open")
-    if root.is_dir() and not (root / formats.COMMIT_LOG_DIR).exists():
+    if root.is_dir() and not is_store:
         _sync_ways(root)
     config = config if config is not None else MessageStoreConfig()
     config = config.replace(flush_interval_commit_log=FLUSH_INTERVAL_MS)
@@ -259,7 +267,7 @@ class _Commit:
                     bad = next(status for status in result.statuses if status)
                     raise ServiceFailedError(
                         f"the store {self.store.path} refused staged records: "
-                        f"{PutMessageStatus(bad).name}"
+                        f"{_why_refused(PutMessageStatus(bad))}"
                     )
                 self.appended += len(result)
             skip = 0

@@ -95,8 +95,20 @@ class _Target(Shipped):
         inside = str(Path(self.root) / formats.SPARK_DIR / STAGE_DIR)
         self.staging = inside if staging is None else local_path("stagingDir", staging)
         self.settings = encoder_settings(self.root)
-        # This refuses an invalid topic before any task runs.
-        kernels.staged_records.StageEncoder(topic=self.topic, **self.settings)
+        self._check_topic()
+
+    def _check_topic(self) -> None:
+        """Refuse an invalid ``topic`` before any task runs."""
+        import pyarrow
+
+        encoder = kernels.staged_records.StageEncoder(topic=self.topic, **self.settings)
+        if self.topic is not None:
+            try:
+                encoder.encode(pyarrow.record_batch({"body": pyarrow.array([b""])}))
+            except ValueError:
+                raise ConfigError(
+                    f"option topic has {len(self.topic)} bytes, more than RocketMQ allows"
+                ) from None
 
     def stage_rows(
         self, batches: Iterator[pyarrow.RecordBatch], stage: str, query_id: str | None

@@ -79,6 +79,17 @@ def test_what_rocketmq_ignores_is_said_once(root: Path, arguments: tuple[object,
     assert run(*asked, "--where", "total = 30 garbage", "--quiet").stderr == ""
 
 
+@pytest.mark.parametrize("command", ["export", "replay"])
+def test_moving_says_once_what_rocketmq_ignores(root: Path, tmp_path: Path, command: str) -> None:
+    more = ["--to", "ndjson"] if command == "export" else []
+    out, again = tmp_path / "out", tmp_path / "again"
+    result = run(command, root, out, *more, "--where", "total = 30 garbage")
+    assert result.stderr.count("RocketMQ accepts this, but") == 1
+    assert "Warning" not in result.stderr
+    asked = [command, root, again, *more, "--where", "total = 30 garbage", "--quiet"]
+    assert run(*asked).stderr == ""
+
+
 def test_errors_are_counted(root: Path) -> None:
     result = run("scan", root, "--where", "state > 5", code=1)
     assert "60 evaluations failed, which matches nothing" in result.stderr
