@@ -543,7 +543,12 @@ def _flush_disk_type(value: FlushDiskType | str) -> FlushDiskType:
                 f"flush_disk_type {value[:80]!r} is neither 'SYNC_FLUSH' nor 'ASYNC_FLUSH'",
                 key="flush_disk_type",
             ) from None
-    return FlushDiskType(value)
+    if not isinstance(value, FlushDiskType):
+        raise ConfigError(
+            f"flush_disk_type must be a FlushDiskType or its name, not {value!r}",
+            key="flush_disk_type",
+        )
+    return value
 
 
 def _check_type(name: str, kind: Any, value: Any) -> None:

@@ -410,11 +410,16 @@ def test_lost_messages_fail_by_default(tmp_path: Path) -> None:
     with pytest.raises(MappedFileError, match=f"begins at {begin}.*failOnDataLoss"):
         table(root, **asked)
     assert table(root, **asked, failOnDataLoss="false").equals(expected)
-    asked = {"startingOffsets": '{"TopicB": {"1": 1}}', "columns": "physicalOffset"}
-    asked["assign"] = '{"TopicB": [1]}'
-    with pytest.raises(MappedFileError, match=r"asks for 1 of queue 1 of 'TopicB'.*begins at"):
-        table(root, **asked)
-    assert 0 < table(root, **asked, failOnDataLoss="false").num_rows < expected.num_rows
+    asked = {"assign": '{"TopicB": [1]}', "columns": "physicalOffset"}
+    for first in (0, 1):
+        asked["startingOffsets"] = f'{{"TopicB": {{"1": {first}}}}}'
+        with pytest.raises(
+            MappedFileError, match=rf"asks for {first} of queue 1 of 'TopicB'.*begi"
+        ):
+            table(root, **asked)
+        assert 0 < table(root, **asked, failOnDataLoss="false").num_rows < expected.num_rows
+    asked["startingOffsets"] = '{"TopicB": {"1": -2}}'
+    assert 0 < table(root, **asked).num_rows < expected.num_rows
     asked["startingOffsets"] = '{"TopicB": {"1": 1000000}}'
     with pytest.raises(MappedFileError, match=r"asks for 1000000 of queue 1.*ends at 333"):
         table(root, **asked)

@@ -148,11 +148,17 @@ def _document(path: Path, content: bytes) -> dict[str, Any]:
     return document
 
 
-def write_config_file(path: Path, root: Path, document: dict[str, Any]) -> None:
+def write_config_file(
+    path: Path,
+    root: Path,
+    document: dict[str, Any],
+    decode: Callable[[dict[str, Any]], Any] = lambda document: document,
+) -> None:
     """Replace a table durably; the previous file becomes its ``.bak``.
 
-    At every moment, even after a power failure, one of the two is complete. A corrupt file never
-    becomes the ``.bak``; it is moved to ``quarantine``.
+    At every moment, even after a power failure, one of the two is complete. A corrupt file, or one
+    that ``decode`` refuses by ``ContentError``, never becomes the ``.bak``; it is moved to
+    ``quarantine``.
 
     Raises
     ------
@@ -170,9 +176,9 @@ def write_config_file(path: Path, root: Path, document: dict[str, Any]) -> None:
     try:
         content = read_table(path, root)
         if content is not None:
-            _document(path, content)
-    except CorruptionError as error:
-        _keep_aside(path, root, error)
+            decode(_document(path, content))
+    except (CorruptionError, ContentError) as error:
+        _keep_aside(path, root, _as_corruption(path, error))
         content = None
     if content is not None:
         write_file(path.with_name(path.name + BACKUP_SUFFIX), content)

@@ -102,7 +102,9 @@ class ConfigManager(ABC):
         StoreFullError
             If the disk is full; the file is unchanged.
         """
-        config_files.write_config_file(self.config_file_path, self.root, self._document())
+        config_files.write_config_file(
+            self.config_file_path, self.root, self._document(), type(self)(self.root)._take
+        )
 
     def encode(self) -> str:
         """Return the text that ``persist`` writes."""

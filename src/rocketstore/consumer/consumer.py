@@ -342,6 +342,7 @@ class Consumer:
     # --- waiting ------------------------------------------------------------------------------
 
     def _next_lease(self, holder: _Holder) -> Lease | None:
+        self._settle_polled(holder)
         patience = Patience(self._parts.feed, self._idle_s, surely=True)
         while True:
             count = self._look()
@@ -355,6 +356,7 @@ class Consumer:
                 self._parts.arrivals.wait(self._progress.pulls(), count, pause)
 
     async def _next_lease_async(self, holder: _Holder) -> Lease | None:
+        self._settle_polled(holder)
         patience = Patience(self._parts.feed, self._idle_s, surely=True)
         while True:
             count = self._look()
@@ -366,6 +368,11 @@ class Consumer:
                 return None
             if pause > 0:
                 await self._parts.arrivals.wait_async(self._progress.pulls(), count, pause)
+
+    def _settle_polled(self, holder: _Holder) -> None:
+        """Settle what ``poll`` returned inside a loop: else the loop would wait for its own."""
+        if holder.end_poll(settled=True):
+            self._parts.arrivals.ring()
 
     def _look(self) -> int:
         """Return the arrivals so far, before a look for messages."""

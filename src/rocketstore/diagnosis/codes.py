@@ -318,6 +318,8 @@ _FIRST = {
 
 def command_words(command: str, store: str) -> list[str]:
     """Return the words of a command of rocketstore over a store; it changes nothing."""
+    if store.startswith("-"):  # no option
+        store = os.path.join(os.curdir, store)
     words = ["rocketstore", command, store, *_MORE_WORDS.get(command, ())]
     return [*words, "-o", _plan_file(store)] if command == "plan" else words
 

@@ -482,6 +482,8 @@ class _Examination:
             return "refuses"
         if own is not None and own.truncates and own.truncates["messages"]:
             return "loses"
+        if "store.log-missing" in verdict.counts:
+            return "loses"
         graves = [one for one in verdict.findings if one.severity in ("error", "critical")]
         if own is None and any(CODES[one.code].broker == "refuses" for one in graves):
             return "refuses"
@@ -494,6 +496,10 @@ class _Examination:
         own = verdict.broker[0] if verdict.broker else None
         if verdict.state == "refuses":
             return f"RocketMQ {own.version} {own.sentence()}" if own else "a broker does not start"
+        if "store.log-missing" in verdict.counts and verdict.state == "loses":
+            what = next(one.what for one in verdict.findings if one.code == "store.log-missing")
+            version = f"; RocketMQ {own.version} {own.sentence()}" if own is not None else ""
+            return f"do not start a broker: {what}{version}"
         if verdict.state == "loses":
             assert own is not None
             assert own.truncates is not None

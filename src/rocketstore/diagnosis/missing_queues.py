@@ -17,6 +17,7 @@ from rocketstore.diagnosis.pointers import Pointers
 from rocketstore.diagnosis.sizes import StoreSizes
 from rocketstore.diagnosis.verdict import DataEffect, Findings, Place
 from rocketstore.directory.parts import rocksdb_queues
+from rocketstore.files.durable import odd_folder
 from rocketstore.survey.deleted_topics import is_unlisted, known_topics
 
 #: Segments that are looked into: the first, the last, and some between.
@@ -52,6 +53,7 @@ class MissingQueues:
         self._pointers = pointers
         self._is_unclean = is_unclean
         self._known = known_topics(image.root)
+        self._odd: set[Path] = set()
         self._batch_topics = {topic for topic, _ in image.batch_queues}
 
     def run(self) -> None:
@@ -89,6 +91,8 @@ class MissingQueues:
         if is_light or topic in self._batch_topics or is_unlisted(topic, self._known):
             return None
         folder = self._image.paths.consume_queue / topic / str(queue_id)
+        if self._is_odd(folder.parent) or self._is_odd(folder):
+            return None
         listed = self._image.queues.get((topic, queue_id))
         if listed is None:
             return None if os.path.lexists(folder) else folder  # else StoreAccess reports it
@@ -97,6 +101,14 @@ class MissingQueues:
         if start in starts or (starts and min(starts) < start < max(starts)):
             return None  # a gap is reported already
         return folder / formats.offset_to_file_name(start)
+
+    def _is_odd(self, folder: Path) -> bool:
+        """Return whether something else is in the place of a queue's folder; report it once."""
+        what = odd_folder(folder)
+        if what and folder not in self._odd:
+            self._odd.add(folder)
+            self._findings.add("store.odd-file", what, [Place(self._image.relative(folder), 0)])
+        return bool(what)
 
     def _add(self, topic: str, queue_id: int, path: Path, offsets: list[int]) -> None:
         first, stop = min(offsets), max(offsets) + 1

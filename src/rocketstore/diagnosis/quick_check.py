@@ -79,10 +79,12 @@ class QuickCheck:
         if paths.has_writer():
             self._add("store.in-use", "", self._at(paths.root / formats.LOCK_FILE))
         log = paths.commit_log
+        # Reported as such; whether it holds a log is unknown.
+        is_hidden = self._access.hides(log) or log in self._access.odd
         if log.is_symlink() and not log.exists():
             what = f"{log.name} is a link to {os.path.realpath(log)}, which does not exist"
             self._add("store.elsewhere", what, self._at(log))
-        elif not any(one.start is not None for one in self._image.log):
+        elif not is_hidden and not any(one.start is not None for one in self._image.log):
             others = [
                 one
                 for one in (paths.consume_queue, paths.index, paths.checkpoint)

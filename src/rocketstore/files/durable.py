@@ -409,6 +409,37 @@ def kind_name(mode: int) -> str:
     return "of an unknown kind"
 
 
+def odd_folder(path: Path) -> str:
+    """Describe what is in the place of a folder; empty if a folder is there, or nothing."""
+    if path.is_dir() or not os.path.lexists(path):
+        return ""
+    if path.is_symlink():
+        kind = f"a symbolic link to {os.path.realpath(path)}, which is no folder,"
+    else:
+        mode = os.lstat(path).st_mode
+        kind = "a file" if stat.S_ISREG(mode) else kind_name(mode)
+    return f"{path} is {kind} in the place of a folder"
+
+
+def refuse_odd_output(path: Path) -> None:
+    """Raise unless a new file may take the place of ``path``: a device, a FIFO or a folder is not
+    replaced.
+
+    Raises
+    ------
+    NotADirectoryError
+        The folder does not exist.
+    MappedFileError
+        Something else than a regular file, or a link to one, is there.
+    """
+    if not path.parent.is_dir():
+        raise NotADirectoryError(f"there is no folder {path.parent}")
+    if os.path.lexists(path) and not path.is_file():
+        is_dead = path.is_symlink() and not path.exists()
+        kind = "a link to nothing" if is_dead else kind_name(path.stat().st_mode)
+        raise MappedFileError(f"{path} is {kind}, not a regular file")
+
+
 def _move_without_replacing(source: str, target: str) -> None:
     try:
         os.link(source, target)

@@ -343,6 +343,9 @@ def lookup_many(
 
     if isinstance(keys, str):
         raise TypeError("keys must be a sequence of str, not str")
+    for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"keys must be str, not {type(key).__name__}")
     texts = [f"{topic}#{key}".encode("utf-8", "replace") for key in keys]
     hashes = numpy.array([kernels.index_file.key_hash(text) for text in texts], numpy.int32)
     rows: list[Any] = []

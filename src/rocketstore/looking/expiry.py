@@ -259,7 +259,7 @@ def _count(store: DefaultMessageStore, report: RetentionReport) -> None:
     bounds += [file.start + file.nbytes for file in report.files]
     for queue in store.reader.queues:
         first, *ends = places = _places(queue, bounds)
-        for held in queue.files():
+        for held in queue.queue.files:
             release_pages(held)  # of each comparison a page stays, of thousands of queues
         if first == ends[-1]:
             continue

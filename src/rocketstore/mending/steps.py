@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rocketstore.errors import MappedFileError
-from rocketstore.files.durable import READ_ONLY, open_regular_file
+from rocketstore.errors import MappedFileError, RepairRefusedError
+from rocketstore.files.durable import READ_ONLY, odd_folder, open_regular_file
 
 _STEP_NBYTES = 1 << 20
 
@@ -112,9 +112,15 @@ def _content(found: Mapping[str, Any], name: str) -> Content | None:
 def content_of(path: Path, root: Path) -> Content | None:
     """Read and hash a file; return ``None`` if there is none.
 
-    Raises ``MappedFileError`` or ``UnsafePathError`` if ``path`` is not a regular file of ``root``.
+    Raises
+    ------
+    MappedFileError, UnsafePathError
+        ``path`` is not a regular file of ``root``.
+    RepairRefusedError
+        Something else is in the place of a folder above ``path``.
     """
     if not os.path.lexists(path):
+        _refuse_no_folder(path, root)
         return None
     fd = open_regular_file(path, READ_ONLY, root)
     try:
@@ -125,6 +131,15 @@ def content_of(path: Path, root: Path) -> Content | None:
         return Content(size, digest.hexdigest())
     finally:
         os.close(fd)
+
+
+def _refuse_no_folder(path: Path, root: Path) -> None:
+    """Raise ``RepairRefusedError`` if a folder for ``path`` cannot be made."""
+    for folder in path.parents:
+        if folder == root or folder.is_dir():
+            return
+        if os.path.lexists(folder):
+            raise RepairRefusedError(f"{odd_folder(folder)}; move it away first")
 
 
 def refuse_change(path: Path, expected: Content | None, found: Content | None) -> None:

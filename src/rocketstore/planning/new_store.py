@@ -14,6 +14,7 @@ from rocketstore.arguments import Progress
 from rocketstore.config import MessageStoreConfig
 from rocketstore.diagnosis.codes import BLOCKING_CODES, CODES, LEFT_CODES, action_for
 from rocketstore.diagnosis.verdict import Finding, Verdict
+from rocketstore.dialect import Dialect
 from rocketstore.directory.checkpoint import StoreCheckpoint
 from rocketstore.directory.paths import StorePaths
 from rocketstore.errors import MappedFileError, RepairRefusedError
@@ -391,7 +392,9 @@ class StoreBuild:
     # --- tables -------------------------------------------------------------------------------
 
     def _add_table_steps(self, codes: set[str]) -> None:
-        tables = TableBuild(self._root, self._target)
+        version = self._verdict.store["rocketmq"]
+        dialect = Dialect.for_version(version, allow_newer=True)
+        tables = TableBuild(self._root, self._target, dialect)
         done = set()
         for one in self._findings("config.broken", "config.bak-used", "config.empty"):
             for place in one.where:

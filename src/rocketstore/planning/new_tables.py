@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.config_managers import json_dialect
+from rocketstore.config_managers import json_dialect, table_types
 from rocketstore.config_managers.files import BACKUP_SUFFIX, TOPICS_FILE, read_table
 from rocketstore.config_managers.managers import (
     TOPIC_GROUP_SEPARATOR,
@@ -19,6 +19,7 @@ from rocketstore.config_managers.managers import (
     TopicConfigManager,
 )
 from rocketstore.config_managers.tables import TopicConfig
+from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptionError, RepairRefusedError
 from rocketstore.files.durable import make_directories, write_file
 from rocketstore.mending.steps import FileChange, content_of
@@ -51,10 +52,13 @@ class TableBuild:
     Parameters
     ----------
     root, target : Path
+    dialect : Dialect
+        Of the broker, which refuses some values.
     """
 
-    def __init__(self, root: Path, target: Path) -> None:
+    def __init__(self, root: Path, target: Path, dialect: Dialect) -> None:
         self._root = root
+        self._dialect = dialect
         self._target = target
         self._managers = {kind.FILE_NAME: kind for kind in _OWN}
 
@@ -116,6 +120,9 @@ class TableBuild:
             document = json_dialect.loads(content)
             if not isinstance(document, dict):
                 return None
+            check = table_types.TYPES.get(name)
+            if check is not None:
+                check(document, "$", self._dialect)
             manager = self._managers.get(name, DelayOffsetManager)(self._root)
             if name in self._managers:
                 manager.decode(content)

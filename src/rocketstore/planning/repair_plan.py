@@ -13,7 +13,7 @@ from typing import Any
 
 from rocketstore import formats
 from rocketstore.errors import DecodeError, RepairRefusedError
-from rocketstore.files.durable import write_file
+from rocketstore.files.durable import refuse_odd_output, write_file
 from rocketstore.mending.steps import FileChange, Step
 from rocketstore.version import __version__
 
@@ -27,6 +27,16 @@ KINDS = (
 _WHOLE_NBYTES = 1 << 20
 _PART_NBYTES = 64 << 10
 _MOST_NBYTES = 1 << 30
+#: Members whose parts are read.
+_MEMBERS = {
+    "store": dict,
+    "steps": list,
+    "losses": dict,
+    "placeholders": list,
+    "left": list,
+    "options": dict,
+    "madeAt": int,
+}
 _EXPECTS = frozenset(("size", "sha256", "mtimeNs"))
 
 
@@ -218,8 +228,14 @@ class RepairPlan:
         return {"id": self.id, **self._document()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan as JSON, durably; an existing file is replaced."""
-        write_file(Path(path), (json.dumps(self.to_json(), indent=1) + "\n").encode())
+        """Write the plan as JSON, durably; an existing file is replaced, by a link the file that
+        it names.
+
+        Raises ``MappedFileError`` for a device, a FIFO or a folder.
+        """
+        refuse_odd_output(Path(path))
+        content = json.dumps(self.to_json(), indent=1) + "\n"
+        write_file(Path(os.path.realpath(path)), content.encode())
 
     @classmethod
     def from_json(cls, source: str | bytes | os.PathLike[str] | Mapping[str, Any]) -> RepairPlan:
@@ -237,7 +253,9 @@ class RepairPlan:
             if isinstance(document, bytes):
                 document = json.loads(document)
             return cls._of(document)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except KeyError as error:
+            raise DecodeError(f"this is no plan of a repair: it has no {error}") from error
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DecodeError(f"this is no plan of a repair: {error}") from error
 
     @classmethod
@@ -246,6 +264,9 @@ class RepairPlan:
             raise ValueError("an object is expected")
         if found.get("schema") != SCHEMA:
             raise ValueError(f"its schema is {found.get('schema')!r}; this release reads {SCHEMA}")
+        for name, kind in _MEMBERS.items():
+            if not isinstance(found[name], kind):
+                raise ValueError(f"its {name} is {type(found[name]).__name__}, not {kind.__name__}")
         losses = found["losses"]
         plan = cls(
             found["store"],

@@ -14,7 +14,7 @@ from rocketstore.diagnosis.verdict import Verdict
 from rocketstore.directory.paths import configured_logs
 from rocketstore.directory.place import is_there
 from rocketstore.errors import MappedFileError
-from rocketstore.files.durable import kind_name, write_file
+from rocketstore.files.durable import refuse_odd_output, write_file
 from rocketstore.reporting.assets import SCRIPT, STYLE, policy
 from rocketstore.reporting.charts import symbols
 from rocketstore.reporting.engine_sections import (
@@ -156,12 +156,7 @@ def _settings(
 
 def check_output(path: Path, output: Path, config: MessageStoreConfig) -> None:
     """Raise unless ``output`` is outside the store at ``path``, in a folder, and no odd file."""
-    folder = output.parent
-    if not folder.is_dir():
-        raise NotADirectoryError(f"there is no folder {folder}")
-    if os.path.lexists(output) and not output.is_file():
-        kind = "a link to nothing" if output.is_symlink() else kind_name(output.stat().st_mode)
-        raise MappedFileError(f"{output} is {kind}, not a regular file")
+    refuse_odd_output(output)
     roots = [path if path.is_dir() else path.parent]
     roots += map(Path, configured_logs(config))
     if roots[0].name == formats.COMMIT_LOG_DIR:

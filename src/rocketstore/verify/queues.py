@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rocketstore import formats
 from rocketstore.dispatch.named_queues import named_queues, odd_names
+from rocketstore.files.durable import odd_folder
 from rocketstore.files.mapped_file_queue import list_directory
 from rocketstore.inner_batch import inner_batch
 from rocketstore.log.scan import RecordBatch
@@ -53,6 +55,7 @@ class QueuesCheck:
         self._take_batch_records = take_batch_records
         #: Physical offsets of the records that name a light queue, by queue.
         self._named: dict[tuple[bytes, int], list[int]] = {}
+        self._odd_folders: set[Path] = set()
         self._check_files()
 
     def plain_queues(self) -> list[ConsumeQueue]:
@@ -172,6 +175,17 @@ class QueuesCheck:
             if check.end is not None
         }
 
+    def _report_odd_folder(self, topic: str, queue_id: int) -> None:
+        """Report what is in the place of a queue's folder: no start, and no repair, replaces it."""
+        if self._queues.get(topic, queue_id) is not None:
+            return
+        folder = self._queues.directory / topic
+        for place in (folder, folder / str(queue_id)):
+            what = odd_folder(place)
+            if what and place not in self._odd_folders:
+                self._odd_folders.add(place)
+                self._scope.report.add("odd-file", place, 0, None, what)
+
     def finish(self) -> None:
         """Compare the remaining records, and judge the remaining units of all queues."""
         self._hand_out()
@@ -179,6 +193,7 @@ class QueuesCheck:
             self.check_of(queue.topic_bytes, queue.queue_id)
         for key, offsets in self._named.items():
             self.check_of(*key).find_named(offsets)
-        for check in self._checks.values():
+        for (topic, queue_id), check in self._checks.items():
             check.finish()
+            self._report_odd_folder(topic.decode("utf-8", "surrogateescape"), queue_id)
         self._scope.report.queues += len(self._checks)

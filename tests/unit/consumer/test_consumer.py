@@ -104,6 +104,22 @@ def test_polled_messages_are_settled_by_the_next_poll_or_by_commit(store: Store)
         assert sorted(numbers([*first, *second, *third])) == list(range(100))
 
 
+@pytest.mark.parametrize("ack", ["next", "manual"])
+def test_a_loop_goes_on_after_a_poll_inside_it(store: Store, ack: Any) -> None:
+    """The loop waited for a queue that its own thread held."""
+    fill(store, 10)
+    got: list[int] = []
+    with store.consumer("g", "T", ack=ack, idle_timeout_s=5) as consumer:
+        for message in consumer:
+            got += numbers([message])
+            if got == [0, 1, 2]:
+                got += numbers(consumer.poll(2))
+            if 9 in got:
+                break
+    assert sorted(set(got)) == list(range(10))
+    assert len(got) <= 11  # the loop's own message may come again
+
+
 def test_polled_messages_of_a_closed_consumer_come_again(store: Store) -> None:
     fill(store, 10)
     with store.consumer("g", "T") as consumer:

@@ -231,6 +231,9 @@ def test_filters_tags_views_and_keys_agree(tmp_path: Path) -> None:
         assert len(view) == 30
         keys = [f"key-{number}" for number in range(30)] + ["none"]
         found, splits = store.index_offsets("T", keys)
+        for wrong in (b"k", 7, None):
+            with pytest.raises(TypeError, match="keys must be str, not"):
+                store.index_offsets("T", ["k", wrong])  # type: ignore[list-item]
         assert np.diff(splits).tolist() == [1] * 30 + [0]
         assert found.tolist() == view["physical_offset"].tolist()
 

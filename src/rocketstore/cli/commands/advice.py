@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rocketstore.cli.common.text import join_words
 from rocketstore.diagnosis.codes import command_words
 from rocketstore.diagnosis.next_steps import COPY_FIRST
 from rocketstore.mending.recover import MENDED_KINDS
@@ -35,7 +35,7 @@ class Advice(NamedTuple):
 
     def text(self) -> str:
         """Return one line for people."""
-        return f"{shlex.join(self.command)}: {self.why}" if self.command else self.why
+        return f"{join_words(self.command)}: {self.why}" if self.command else self.why
 
 
 class _Rule(NamedTuple):

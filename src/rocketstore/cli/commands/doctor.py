@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
-import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +33,7 @@ from rocketstore.cli.common.output import (
 )
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size
+from rocketstore.cli.common.text import command_line
 from rocketstore.diagnosis.codes import CODES, explanation
 from rocketstore.diagnosis.examination import doctor as examine
 from rocketstore.diagnosis.verdict import Finding, Verdict
@@ -124,7 +123,7 @@ def doctor(
                 progress=progress, **options,
             )  # fmt: skip
     except KeyboardInterrupt:
-        again = shlex.join(["rocketstore", "doctor", os.fspath(store), "--quick"])
+        again = command_line("doctor", Path(store), "--quick")
         raise fail(
             ExitCode.INTERRUPTED, f"interrupted; nothing was changed. {again} takes seconds"
         ) from None

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 #: Control characters, characters that reorder or hide text, line separators, lone surrogates.
@@ -24,6 +28,33 @@ def escape(text: str, *, keep: str = "") -> str:
     Characters in ``keep`` are not escaped.
     """
     return _UNSAFE.sub(lambda m: m[0] if m[0] in keep else _visible(m), text)
+
+
+def command_line(*words: str | Path) -> str:
+    """Return a command of rocketstore as a shell takes it; paths are given as ``Path``."""
+    named = [path_word(os.fspath(one)) if isinstance(one, Path) else one for one in words]
+    return join_words(["rocketstore", *named])
+
+
+def path_word(path: str) -> str:
+    """Return a path that is not taken for an option."""
+    return os.path.join(os.curdir, path) if path.startswith("-") else path
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Return words as a shell takes them; control characters and bytes that are no UTF-8 become
+    ``$'\\n'``, as bash and zsh read it."""
+    return " ".join(_ansi_quoted(one) if _UNSAFE.search(one) else shlex.quote(one) for one in words)
+
+
+def _ansi_quoted(word: str) -> str:
+    parts = []
+    for char in word:
+        if _UNSAFE.match(char):
+            parts += [f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape")]
+        else:
+            parts.append("\\" + char if char in "'\\" else char)
+    return f"$'{''.join(parts)}'"
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

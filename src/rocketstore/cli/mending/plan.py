@@ -27,6 +27,8 @@ from rocketstore.cli.common.outcome import ExitCode
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size
+from rocketstore.cli.common.text import command_line
+from rocketstore.files.durable import refuse_odd_output
 from rocketstore.planning.planning import plan as make_plan
 from rocketstore.planning.repair_plan import RepairPlan
 
@@ -92,6 +94,7 @@ def plan(
     inside = Path(os.path.realpath(output)).is_relative_to(os.path.realpath(path))
     if inside:
         raise typer.BadParameter("the plan must not be inside the store", param_hint="--output")
+    refuse_odd_output(Path(output))
     quieten()
     with progress_bar(quiet=quiet) as progress:
         found = make_plan(
@@ -151,7 +154,7 @@ def _print_text(found: RepairPlan, path: Path, output: str) -> None:
         print_text(f"No step mends: {one['sentence']} ({one['code']}).")
     if not found.empty:
         print_text("To do it, with the broker stopped:")
-        print_text(f"  rocketstore repair {path} --plan {output}")
+        print_text(f"  {command_line('repair', path, '--plan', Path(output))}")
 
 
 def _print_losses(found: RepairPlan) -> None:

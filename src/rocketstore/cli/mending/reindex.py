@@ -26,6 +26,7 @@ from rocketstore.cli.common.outcome import ExitCode, complain
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size
+from rocketstore.cli.common.text import command_line
 from rocketstore.mending.reindex import ReindexReport
 from rocketstore.mending.reindex import reindex as reindex_store
 
@@ -157,4 +158,5 @@ def _print_text(report: ReindexReport) -> None:
         print_text(f"  and {counted(hidden, 'more file')}; --format ndjson lists them.")
     if report.undo is not None:
         print_text(f"The old files are in {report.undo}. To take it back:")
-        print_text(f"  rocketstore repair {report.path} --undo {report.undo}")
+        undo = command_line("repair", Path(report.path), "--undo", Path(report.undo))
+        print_text(f"  {undo}")

@@ -21,6 +21,7 @@ from rocketstore.cli.common.outcome import ExitCode, fail
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size
+from rocketstore.cli.common.text import command_line
 from rocketstore.cli.mending.plan import lost_count
 from rocketstore.errors import StoreFullError
 from rocketstore.planning.repair_plan import RepairPlan
@@ -130,7 +131,8 @@ def _print_text(report: RepairReport) -> None:
     if report.undo is not None:
         kept = format_size(report.kept_nbytes)
         print_text(f"The old files ({kept}) are in {report.undo}. To take it back:")
-        print_text(f"  rocketstore repair {report.path} --undo {report.undo}")
+        undo = command_line("repair", Path(report.path), "--undo", Path(report.undo))
+        print_text(f"  {undo}")
     verdict = report.verdict
     if verdict is None:
         return

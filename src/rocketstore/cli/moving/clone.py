@@ -21,6 +21,7 @@ from rocketstore.cli.common.outcome import ExitCode, answering
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size
+from rocketstore.cli.common.text import command_line
 from rocketstore.cli.moving.made_store import making
 from rocketstore.moving.clone import WORK_SUFFIX, CloneReport
 from rocketstore.moving.clone import clone as clone_store
@@ -143,4 +144,4 @@ def _print_text(report: CloneReport) -> None:
     print_text(f"The copy has {counted(found.finding_count, 'finding')}:", style="bold red")
     for one in found.findings[:_LISTED]:
         print_text(f"  {one.path} at {one.position}: {one.reason}")
-    print_text(f"What to do: rocketstore doctor {report.destination}")
+    print_text(f"What to do: {command_line('doctor', Path(report.destination))}")

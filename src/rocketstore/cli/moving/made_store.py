@@ -13,6 +13,7 @@ from rocketstore.cli.common.options import path
 from rocketstore.cli.common.outcome import ExitCode, fail
 from rocketstore.cli.common.output import Format, print_report, print_text
 from rocketstore.cli.common.quantities import counted, format_size
+from rocketstore.cli.common.text import command_line
 from rocketstore.errors import ConfigError, CorruptionError, SourceChangedError
 from rocketstore.verify.report import VerifyReport
 
@@ -119,4 +120,4 @@ def _print_text(report: MadeStore) -> None:
     print_text(f"The new store has {counted(found.finding_count, 'finding')}:", style="bold red")
     for one in found.findings[:_LISTED]:
         print_text(f"  {one.path} at {one.position}: {one.reason}")
-    print_text(f"What to do: rocketstore doctor {report.destination}")
+    print_text(f"What to do: {command_line('doctor', Path(report.destination))}")

@@ -471,7 +471,8 @@ class _Export:
         if piece.split is None:
             return [], 0
         further = [PARTITIONS[part] for part in layout.partition_by]
-        if run["decompress"] and any(name in layout.columns for name in BODY_COLUMNS):
+        decompresses = run["decompress"] and any(name in layout.columns for name in BODY_COLUMNS)
+        if decompresses:
             further += ["sysFlag", "value" if "value" in layout.columns else "body"]
         columns = list(dict.fromkeys((*layout.columns, "physicalOffset", *further)))
         batches = read_batches(
@@ -491,7 +492,7 @@ class _Export:
                 if self._progress is not None:
                     at = batch.column("physicalOffset")[-1].as_py() - piece.start
                     self._progress("exporting", progress[0] + at, progress[1])
-                if not run["decompress"]:
+                if not decompresses:
                     writer.add(batch)
                     continue
                 for rows in decompressed_batches(batch, found.note_undecompressed):

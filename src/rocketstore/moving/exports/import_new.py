@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from rocketstore import formats
+from rocketstore.arrow.layout import PARTITIONS
+from rocketstore.display.columns import COLUMNS
 from rocketstore.errors import DecodeError, ServiceFailedError, SourceChangedError
 from rocketstore.files.durable import reporting_full_disk, sync_descriptor, sync_directory
 from rocketstore.mending.journal import Journal
@@ -36,6 +39,14 @@ _KEPT_FLAGS = (
     | formats.SYS_FLAG_COMPRESSION_TYPE_MASK
     | formats.SYS_FLAG_MULTI_TAGS
 )
+#: Properties that a column of their own may give.
+_IN_PROPERTIES = (
+    (formats.PROPERTY_TAGS, "tags"),
+    (formats.PROPERTY_KEYS, "keys"),
+    (formats.PROPERTY_UNIQUE_KEY, "uniqKey"),
+)
+#: Kafka's ``key``, ``value`` and ``headers`` would be dropped.
+_KNOWN = frozenset((*COLUMNS, *PARTITIONS)) - {"key", "value", "headers"}
 _UNSEEN = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
 #: Members of a mark that are counts.
 _COUNTS = ("row", "stored", "skipped", "refused")
@@ -54,24 +65,33 @@ def skipped_reason(row: Row) -> str | None:
     """Return why a message is not put again, ``None`` if it is: consumers never got it."""
     if (row.get("sysFlag") or 0) & formats.SYS_FLAG_TRANSACTION_MASK in _UNSEEN:
         return "half or rolled back"
-    topic = row["topic"]
-    if topic == formats.TOPIC_SCHEDULE or topic.lower().startswith(formats.TOPIC_SYSTEM_PREFIX):
+    topic = row.get("topic")
+    if not isinstance(topic, str):
+        return None  # refused when it is put
+    own = (formats.TOPIC_SCHEDULE, formats.TOPIC_DISCARDED)
+    if topic in own or topic.lower().startswith(formats.TOPIC_SYSTEM_PREFIX):
         return "of a system topic"
     return None
 
 
 def message_of(row: Row) -> Message:
     """Return the message to put. Raises ``DecodeError`` for one that cannot be put."""
-    properties = row.get("properties")
+    for name in ("topic", "body"):
+        if row.get(name) is None:
+            raise DecodeError(f"{name} is null")
+    if (reason := unknown_names(row)) is not None:
+        raise DecodeError(reason)
+    properties = _properties(row)
     is_batch = properties is None or formats.PROPERTY_INNER_NUM in properties  # not one out of it
     if is_batch and (row.get("sysFlag") or 0) & formats.SYS_FLAG_INNER_BATCH:
         raise DecodeError(
             "it is a batch of messages; export them with --records queues, and with properties"
         )
-    if properties is None:
-        names = ((formats.PROPERTY_TAGS, "tags"), (formats.PROPERTY_KEYS, "keys"),
-                 (formats.PROPERTY_UNIQUE_KEY, "uniqKey"))  # fmt: skip
-        properties = {name: row[column] for name, column in names if row.get(column) is not None}
+    properties = dict(properties or {})
+    for name, column in _IN_PROPERTIES:
+        text = row.get(column)
+        if text is not None and properties.setdefault(name, text) != text:
+            raise DecodeError(f"{column} is {text!r}, but property {name} is {properties[name]!r}")
     given = {
         argument: row[column]
         for argument, column in (
@@ -90,6 +110,29 @@ def message_of(row: Row) -> Message:
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise DecodeError(str(error)) from error
+
+
+def unknown_names(names: Iterable[str]) -> str | None:
+    """Return why columns are not those of messages, ``None`` if they are."""
+    unknown = [name for name in names if name not in _KNOWN]
+    if not unknown:
+        return None
+    near = difflib.get_close_matches(unknown[0], _KNOWN, 1, 0.6)
+    hint = f"; did you mean {near[0]}?" if near else "; a value of the user's belongs in properties"
+    return f"{unknown[0]!r} is no column of a message{hint}"
+
+
+def _properties(row: Row) -> Any:
+    """Return the properties, also from their JSON, ``None`` without any."""
+    properties = row.get("properties")
+    if isinstance(properties, str):
+        try:
+            properties = json.loads(properties)
+        except ValueError as error:
+            raise DecodeError(f"properties are no JSON: {error}") from None
+    if properties is not None and not isinstance(properties, dict):
+        raise DecodeError(f"properties must be an object, not {type(properties).__name__}")
+    return properties
 
 
 class MapFile:
@@ -235,9 +278,9 @@ class Putter:
 
     def _is(self, row: Row, stored: StoredMessage) -> bool:
         return (
-            stored.topic == row["topic"]
+            stored.topic == row.get("topic")
             and stored.queue_id == (row.get("queueId") or 0)
-            and stored.body == row["body"]
+            and stored.body == row.get("body")
             and row.get("bornTimestamp") in (None, stored.born_timestamp)
         )
 
@@ -264,7 +307,7 @@ class Putter:
         self._map.add(row, offset, queue_offset)
 
     def _finding(self, row: Row, reason: str) -> dict[str, Any]:
-        return {"kind": "refused", "row": self.counts["row"], "topic": row["topic"],
+        return {"kind": "refused", "row": self.counts["row"], "topic": row.get("topic"),
                 "offset": row.get("physicalOffset"), "reason": reason}  # fmt: skip
 
     def _add_finding(self, finding: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from rocketstore.display.columns import COLUMNS
 from rocketstore.errors import MappedFileError
 from rocketstore.files.durable import READ_ONLY, open_regular_file
 from rocketstore.moving.exports.manifest import MANIFEST_FILE, Totals, read_lines
@@ -168,12 +169,16 @@ def rows_of(batch: pyarrow.RecordBatch) -> Iterator[Row]:
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if pa.types.is_timestamp(field.type):
-            values = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+            is_exact = field.type.unit != "ns"  # else what is below microseconds goes
+            values = column.cast(pa.timestamp("us", "UTC"), safe=is_exact).cast(pa.int64())
+            values = values.to_pylist()
             values = [None if us is None else us // 1000 for us in values]
         else:
             values = column.to_pylist()
             if pa.types.is_map(field.type):
                 values = [None if pairs is None else dict(pairs) for pairs in values]
+            elif field.name in _BYTES:
+                values = [one.encode() if isinstance(one, str) else one for one in values]
         columns.append(values)
     names = batch.schema.names
     for values in zip(*columns, strict=True):
@@ -182,6 +187,8 @@ def rows_of(batch: pyarrow.RecordBatch) -> Iterator[Row]:
 
 def _ndjson_rows(file: IO[bytes]) -> Iterator[Row]:
     for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
             if not isinstance(row, dict):
@@ -194,6 +201,8 @@ def _ndjson_rows(file: IO[bytes]) -> Iterator[Row]:
 def _csv_rows(file: IO[bytes]) -> Iterator[Row]:
     csv.field_size_limit(1 << 30)
     reader = csv.DictReader(io.TextIOWrapper(file, "utf-8", newline=""), strict=True)
+    if not any(name.removesuffix(BASE64) in COLUMNS for name in reader.fieldnames or ("body",)):
+        raise ValueError("line 1: the first line must name the columns, such as topic and body")
     for line in reader:
         try:
             row: Row = {}
@@ -212,8 +221,8 @@ def _csv_rows(file: IO[bytes]) -> Iterator[Row]:
                 # Of the two columns of a body, one is empty.
                 if row.get(name + BASE64) == "":
                     del row[name + BASE64]
-                elif name + BASE64 in row:
-                    row.pop(name, None)
+                elif name + BASE64 in row and row.get(name) == "":
+                    del row[name]
             yield _with_bytes(row)
         except ValueError as error:
             raise ValueError(f"line {reader.line_num}: {error}") from None
@@ -222,6 +231,8 @@ def _csv_rows(file: IO[bytes]) -> Iterator[Row]:
 def _with_bytes(row: Row) -> Row:
     for name in _BYTES:
         coded = row.pop(name + BASE64, None)
+        if coded is not None and row.get(name) is not None:
+            raise ValueError(f"it has both {name} and {name}{BASE64}")
         if coded is not None:
             row[name] = base64.b64decode(coded, validate=True)
         elif isinstance(row.get(name), str):

@@ -15,7 +15,7 @@ from rocketstore.directory.place import check_platform
 from rocketstore.errors import RepairRefusedError
 from rocketstore.mending.journal import Journal
 from rocketstore.moving.exports.import_kept import KeepingImport
-from rocketstore.moving.exports.import_new import NO_COUNTS, MapFile, Putter
+from rocketstore.moving.exports.import_new import NO_COUNTS, MapFile, Putter, unknown_names
 from rocketstore.moving.exports.import_rows import ImportSource, Row
 from rocketstore.moving.exports.unfinished import Unfinished, open_to_put
 from rocketstore.moving.tree import refuse_overlap
@@ -240,9 +240,18 @@ class _Import:
             )
 
     def _rows(self, source: ImportSource) -> Iterator[Row]:
+        is_first = True
         for _, files in source.pieces():
             for row in source.rows(files):
-                missing = next((name for name in ("topic", "body") if row.get(name) is None), None)
-                if missing is not None:
-                    raise RepairRefusedError(f"the messages have no column {missing}")
+                if is_first:
+                    is_first = False
+                    _refuse_columns(row)
                 yield row
+
+
+def _refuse_columns(row: Row) -> None:
+    """Raise ``RepairRefusedError`` before anything is stored if a source is no messages."""
+    missing = next((name for name in ("topic", "body") if name not in row), None)
+    reason = unknown_names(row) if missing is None else f"the messages have no column {missing}"
+    if reason is not None:
+        raise RepairRefusedError(reason)

@@ -149,7 +149,7 @@ def _refuse_lost_offsets(options: ReadOptions, log: LogFiles, ranges: QueueRange
             f"{options.path}: startingPhysicalOffset is {asked}, but the log begins at {begin}; "
             f"{hint}"
         )
-    wanted = {queue: first for queue, (first, _) in ranges.items() if first}
+    wanted = {queue: first for queue, (first, _) in ranges.items() if first is not None}
     root = store_with_queues(options.path) if wanted else None
     if root is None:
         return

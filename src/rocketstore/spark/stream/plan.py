@@ -182,7 +182,7 @@ class StreamPlan:
     ) -> int:
         """Return where message ``first`` of a queue, or the next existing one, lies in the log."""
         smallest = store.min_offset_in_queue(topic, queue_id)
-        if 0 < first < smallest:
+        if first < smallest:
             self._lost(
                 f"{self.options.path}: startingOffsets asks for {first} of queue {queue_id} of "
                 f"{topic!r}, which begins at {smallest}: older messages were deleted"
