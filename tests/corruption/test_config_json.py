@@ -300,6 +300,19 @@ def test_bad_file_never_becomes_the_bak(root: Path) -> None:
     assert again.offset_table == {"T@g": {0: 12, 1: 9}}
 
 
+@pytest.mark.parametrize("value", ['"x"', "3.5", "true", "[]"])
+def test_a_table_with_a_wrong_value_never_becomes_the_bak(root: Path, value: str) -> None:
+    """It is JSON, but its ``.bak`` was read instead of it."""
+    content = b'{"offsetTable":{"T@g":{"0":%s},"T@other":{"0":7}}}' % value.encode()
+    path = files(root, content, GOOD)
+    manager = ConsumerOffsetManager(root)
+    assert manager.load()
+    assert manager.problem is not None
+    manager.persist()
+    assert path.with_name(path.name + ".bak").read_bytes() == GOOD
+    assert (root / "quarantine" / "config-consumerOffset.json").read_bytes() == content
+
+
 @pytest.mark.parametrize("failing", range(4))
 def test_disk_full_at_any_step_leaves_a_whole_file(
     root: Path, failing: int, monkeypatch: pytest.MonkeyPatch

@@ -411,7 +411,7 @@ def kind_name(mode: int) -> str:
 
 def odd_folder(path: Path) -> str:
     """Describe what is in the place of a folder; empty if a folder is there, or nothing."""
-    if path.is_dir() or not os.path.lexists(path):
+    if os.path.isdir(path) or not os.path.lexists(path):
         return ""
     if path.is_symlink():
         kind = f"a symbolic link to {os.path.realpath(path)}, which is no folder,"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 import typer
@@ -17,7 +20,7 @@ from rocketstore.cli.common.quantities import (
     parse_size,
     parse_time,
 )
-from rocketstore.cli.common.text import escape, hex_dump, preview, to_json
+from rocketstore.cli.common.text import command_line, escape, hex_dump, preview, to_json
 
 NOW = 1_700_000_000_000
 
@@ -107,3 +110,16 @@ def test_previews_are_short(text: str, width: int) -> None:
 def test_hex_dump() -> None:
     assert hex_dump(b"\x00\x1bABC") == ["00000000  00 1b 41 42 43" + " " * 33 + "  ..ABC"]
     assert len(hex_dump(bytes(1000), 256)) == 16
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "a b", "$(id)", "-x", "new\nline", "it's", "caf\udce9", "\x1b[31m", "\u202e", "a\\b"],
+)
+def test_a_command_can_be_pasted(name: str) -> None:
+    line = command_line("doctor", Path(name), "--quick")
+    assert escape(line) == line
+    printing = f'rocketstore() {{ printf "%s\\0" "$@"; }}; {line}'
+    words = subprocess.run(["bash", "-c", printing], capture_output=True, check=True).stdout
+    path = f"./{name}" if name.startswith("-") else name
+    assert words.split(b"\0") == [b"doctor", os.fsencode(path), b"--quick", b""]

@@ -100,9 +100,12 @@ def test_missing_segment_at_the_end(store: Path) -> None:
 
 def test_a_lost_log(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
-    verdict = doctor(store)
-    assert "store.log-missing" in verdict.counts
-    assert not verdict.ok
+    for level in ("quick", "full"):
+        verdict = doctor(store, level=level)
+        assert "store.log-missing" in verdict.counts
+        assert not verdict.ok
+        assert verdict.state == "loses"
+        assert "do not start a broker" in verdict.sentence
 
 
 def test_a_bare_log_and_one_segment(store: Path) -> None:

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 import rocketstore
-from rocketstore.errors import ConfigError, DecodeError, RepairRefusedError, StoreLockedError
+from rocketstore.errors import (
+    ConfigError,
+    DecodeError,
+    MappedFileError,
+    RepairRefusedError,
+    RocketStoreError,
+    StoreLockedError,
+)
 from rocketstore.mending.journal import Journal
 from support.seeded_ward import snapshot
 
@@ -184,3 +191,78 @@ def test_a_plan_of_other_settings_is_refused(root: Path) -> None:
     other = dataclasses.replace(plan, store={**plan.store, "config": {"no_such_option": 1}})
     with pytest.raises(DecodeError):
         rocketstore.repair(root, other)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "dead link", "no folder"])
+def test_a_plan_takes_the_place_of_files_only(root: Path, tmp_path: Path, kind: str) -> None:
+    """As root, ``-o /dev/null`` made a regular file of the device."""
+    target = tmp_path / "out"
+    if kind == "fifo":
+        os.mkfifo(target)
+    elif kind == "folder":
+        target.mkdir()
+    elif kind == "dead link":
+        target.symlink_to(tmp_path / "nothing")
+    else:
+        target = tmp_path / "none" / "out"
+    before = snapshot(tmp_path)
+    with pytest.raises(
+        (MappedFileError, NotADirectoryError), match=r"not a regular file|no folder"
+    ):
+        rocketstore.plan(root).save(target)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_plan_is_written_to_what_a_link_names(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    rocketstore.plan(root).save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "file").read_text())["steps"]
+
+
+@pytest.mark.parametrize("place", ["Topic1", "Topic1/0"])
+@pytest.mark.parametrize("kind", ["fifo", "file", "link"])
+def test_what_is_in_the_place_of_a_queue_stops_a_plan(root: Path, place: str, kind: str) -> None:
+    """Repair stopped halfway, could not go on, and could not be taken back."""
+    odd = root / "consumequeue" / place
+    odd.parent.mkdir(parents=True)
+    if kind == "fifo":
+        os.mkfifo(odd)
+    elif kind == "file":
+        odd.write_bytes(b"x")
+    else:
+        odd.symlink_to("nowhere")
+    before = snapshot(root)
+    with pytest.raises(RepairRefusedError, match="in the place of a folder"):
+        rocketstore.plan(root)
+    for level in ("quick", "full"):
+        assert "store.odd-file" in rocketstore.doctor(root, level=level).counts
+    with pytest.raises(RocketStoreError, match=r"place of a folder|no folder|lead to a folder"):
+        rocketstore.reindex(root)
+    assert snapshot(root) == before
+
+
+@pytest.mark.parametrize("text", ['{"offsetTable":{"T@g":null}}', '{"offsetTable":null}'])
+def test_a_table_that_a_broker_refuses_is_not_restored(root: Path, text: str) -> None:
+    """The ``.bak`` with the same fault was "restored", again and again."""
+    (root / "config").mkdir()
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (root / "config" / name).write_text(text)
+    plan = rocketstore.plan(root)
+    assert "config.restore" not in {step.kind for step in plan.steps}
+    rocketstore.repair(root, plan)
+    assert rocketstore.plan(root).empty
+    assert rocketstore.doctor(root).state == "well"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("store", None), ("steps", None), ("losses", []), ("placeholders", {})]
+)
+def test_a_plan_with_other_types_is_no_plan(root: Path, name: str, value: Any) -> None:
+    document = rocketstore.plan(root).to_json()
+    with pytest.raises(DecodeError, match=f"its {name} is"):
+        rocketstore.RepairPlan.from_json({**document, name: value})
+    del document[name]
+    with pytest.raises(DecodeError, match=f"it has no '{name}'"):
+        rocketstore.RepairPlan.from_json(document)
