@@ -17,7 +17,7 @@ from rocketstore import MessageStoreConfig
 from rocketstore.errors import RepairRefusedError
 from rocketstore.store.verifying import verify_files
 from rocketstore.testing import check_invariants
-from support.other_user import as_nobody, reachable_folder
+from support.other_user import as_nobody, give_away, reachable_folder
 
 
 def _codes(root: Path) -> set[str]:
@@ -161,3 +161,43 @@ def test_a_store_without_a_message_is_well(tmp_path: Path) -> None:
     assert rocketstore.diff(tmp_path / "empty", tmp_path / "empty").state == "equal"
     shutil.rmtree(tmp_path / "empty" / "commitlog")
     assert rocketstore.doctor(tmp_path / "empty").state == "well"
+
+
+def test_a_write_protected_store_can_be_cloned() -> None:
+    """``chmod -R a-w`` keeps a broker from starting; the copy could not be moved to its name."""
+
+    def ask(root: Path) -> Any:
+        report = rocketstore.clone(root, root.with_name("copy"))
+        modes = (os.stat(report.destination).st_mode & 0o777, os.stat(root).st_mode & 0o777)
+        return report.state, modes
+
+    with reachable_folder() as folder:
+        for name in ("protected", "whole"):
+            (folder / name).mkdir()
+            with rocketstore.open(folder / name / "store", "a") as store:
+                store.put("T", b"x")
+        give_away(folder / "protected")
+        for path in (folder / "protected/store").rglob("*"):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        (folder / "protected/store").chmod(0o555)
+        answer = as_nobody(ask, folder / "protected/store", folder / "whole/store")
+        assert answer == ("done", (0o555, 0o555))
+
+
+@pytest.mark.parametrize("level", ["quick", "full"])
+def test_a_log_that_may_not_be_read_is_not_called_gone(level: str) -> None:
+    def ask(root: Path) -> Any:
+        verdict = rocketstore.doctor(root, level=level)
+        return verdict.state, verdict.sentence, sorted(verdict.counts)
+
+    with reachable_folder() as folder:
+        for name in ("hidden", "whole"):
+            with rocketstore.open(folder / name, "a") as store:
+                store.put("T", b"x")
+        give_away(folder / "hidden")
+        (folder / "hidden/commitlog").chmod(0)
+        state, sentence, codes = as_nobody(ask, folder / "hidden", folder / "whole")
+        assert state == "unreadable"
+        assert "nothing is known of its messages" in sentence
+        assert "store.owner" in codes
+        assert "store.log-missing" not in codes

@@ -484,6 +484,8 @@ class _Examination:
             return "loses"
         if "store.log-missing" in verdict.counts:
             return "loses"
+        if verdict.unread(self._image.relative(self._image.paths.commit_log)):
+            return "unreadable"
         graves = [one for one in verdict.findings if one.severity in ("error", "critical")]
         if own is None and any(CODES[one.code].broker == "refuses" for one in graves):
             return "refuses"
@@ -494,6 +496,9 @@ class _Examination:
     def _sentence(self) -> str:
         verdict = self._verdict
         own = verdict.broker[0] if verdict.broker else None
+        if verdict.state == "unreadable":
+            hidden = verdict.unread(self._image.relative(self._image.paths.commit_log))
+            return f"{hidden}: nothing is known of its messages; do not start a broker before it is"
         if verdict.state == "refuses":
             return f"RocketMQ {own.version} {own.sentence()}" if own else "a broker does not start"
         if "store.log-missing" in verdict.counts and verdict.state == "loses":

@@ -311,6 +311,14 @@ class Verdict:
         found += [SEVERITIES.index(self.gravest)] if self.gravest else []
         return SEVERITIES[max(found)] if found else ""
 
+    def unread(self, file: str) -> str | None:
+        """Return why a part could not be read at all, ``None`` if it could."""
+        for one in self.findings:
+            hides = one.code in ("store.owner", "store.odd-file", "store.link")
+            if hides and any(place.file == file for place in one.where):
+                return one.what
+        return None
+
     def fails_on(self, severity: str) -> bool:
         """Return whether a finding is at least as grave as ``severity``."""
         worst = self.worst

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -90,6 +91,12 @@ class Workplace:
         os.mkdir(self.place)
 
     def name_store(self) -> None:
-        """Give the store its name, durably."""
+        """Give the store its name, durably; it may be write-protected."""
+        mode = stat.S_IMODE(os.stat(self.place).st_mode)
+        is_protected = not mode & stat.S_IWUSR
+        if is_protected:  # only who may write a folder can move it to another one
+            os.chmod(self.place, mode | stat.S_IWUSR)
         os.rename(self.place, self.destination)
+        if is_protected:
+            os.chmod(self.destination, mode)
         sync_directory(self.destination.parent)

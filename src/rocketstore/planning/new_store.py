@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -574,7 +575,8 @@ class StoreBuild:
     def _refuse_code(self, code: str) -> None:
         what = next(one.what for one in self._findings(code))
         raise RepairRefusedError(
-            f"no step mends this: {what} ({code}); see rocketstore verify {self._root}"
+            f"no step mends this: {what} ({code}); bring back what is missing from a copy, or let "
+            f"rocketstore recover {shlex.quote(str(self._root))} --what-if say what would be lost"
         )
 
 

@@ -108,6 +108,17 @@ def test_a_lost_log(store: Path) -> None:
         assert "do not start a broker" in verdict.sentence
 
 
+@pytest.mark.parametrize("level", ["quick", "full"])
+def test_a_fifo_in_the_place_of_the_log(store: Path, level: str) -> None:
+    shutil.rmtree(store / "commitlog")
+    os.mkfifo(store / "commitlog")
+    verdict = doctor(store, level=level)
+    assert verdict.state == "unreadable"
+    assert "nothing is known of its messages" in verdict.sentence
+    assert "store.odd-file" in verdict.counts
+    assert "store.log-missing" not in verdict.counts
+
+
 def test_a_bare_log_and_one_segment(store: Path) -> None:
     spoil(store / "commitlog/00000000000000065536", 8192, bytes(4096))
     for path in (store / "commitlog", store / "commitlog/00000000000000065536"):

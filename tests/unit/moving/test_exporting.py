@@ -375,6 +375,13 @@ def test_a_missing_segment_is_a_finding(tmp_path: Path) -> None:
     assert offsets(tmp_path / "stop") == [at for at in log_offsets(root) if at < hole]
 
 
+@pytest.mark.parametrize("columns", ["raw", "topic", "topic,raw"])
+def test_without_bodies_nothing_is_decompressed(root: Path, tmp_path: Path, columns: str) -> None:
+    report = export(root, tmp_path / "out", decompress=True, columns=columns)
+    assert report.ok
+    assert report.rows == export(root, tmp_path / "again", columns=columns).rows
+
+
 def test_bodies_are_decompressed(root: Path, tmp_path: Path) -> None:
     with open_looked(root, "r+") as store:
         store.put("Orders", zlib.compress(b"text" * 50), 0, sys_flag=1)

@@ -384,6 +384,16 @@ def test_a_changed_file_is_refused_before_the_first_byte(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
 
 
+def test_kept_offsets_keep_the_version(tmp_path: Path) -> None:
+    """An index of 5.4 and later has entries of tags; the log alone does not show the version."""
+    source = unpack("plain-5.5.0", tmp_path)
+    export(source, tmp_path / "out", columns="topic,raw")
+    assert import_(tmp_path / "out", tmp_path / "same", offsets="keep").ok
+    assert rocketstore.diff(source, tmp_path / "same").state == "equal"
+    with rocketstore.open(tmp_path / "same") as store:
+        assert store.broker_version.startswith("5.5")
+
+
 def test_other_refusals(root: Path, tmp_path: Path) -> None:
     export(root, tmp_path / "out", columns="topic,storeTimestamp")
     with pytest.raises(RepairRefusedError, match="no column body"):

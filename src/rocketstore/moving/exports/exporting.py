@@ -15,9 +15,10 @@ from rocketstore.arrow.layout import PARTITIONS, check_partitions
 from rocketstore.arrow.reading import read_batches
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.lock import StoreLock
+from rocketstore.directory.parts import is_store, store_parts
 from rocketstore.directory.paths import configured_logs
 from rocketstore.display.columns import resolve
-from rocketstore.errors import MappedFileError
+from rocketstore.errors import MappedFileError, RocketStoreError
 from rocketstore.files.durable import make_directories, sync_directory
 from rocketstore.filter.message_filter import sql_filter
 from rocketstore.looking.log_source import open_log
@@ -29,6 +30,7 @@ from rocketstore.moving.exports.pieces import Piece, Pieces
 from rocketstore.moving.tree import refuse_overlap
 from rocketstore.query.queue_records import check_record_word
 from rocketstore.store.arguments import check_int
+from rocketstore.store.default_message_store import open as open_store
 from rocketstore.version import __version__
 
 #: In the export's folder while it is made; datasets ignore names that begin with ``_``.
@@ -400,6 +402,7 @@ class _Export:
                     "madeBy": __version__,
                     "takenAt": int(time.time() * 1000),
                     "store": os.path.realpath(self._source),
+                    "brokerVersion": self._broker_version(),
                     "log": list(log),
                     "segmentSize": pieces.log.segment_size,
                     "startsAtRecord": aligned,
@@ -408,6 +411,18 @@ class _Export:
                 }
             ]
         )
+
+    def _broker_version(self) -> str | None:
+        """Return the version whose formats the store has, ``None`` if its files do not show it:
+        of a log alone, or of a damaged store."""
+        config = self._config or MessageStoreConfig()
+        if not self._source.is_dir() or not is_store(store_parts(self._source)):
+            return None
+        try:
+            with open_store(self._source, config=config, derive="none") as store:
+                return store.broker_version
+        except (RocketStoreError, OSError):
+            return None
 
     def _compare(self, run: dict[str, Any], what: str) -> None:
         """Refuse settings that differ from those of an earlier call."""

@@ -198,6 +198,9 @@ class KeepingImport:
                 path = self._place / name
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         config = self._config.replace(mapped_file_size_commit_log=self._size)
+        run = self._source.totals.run if self._source.totals is not None else None
+        if config.broker_version is None and run is not None:
+            config = config.replace(broker_version=run.get("brokerVersion"))
         with open_store(self._place, "r+", config=config, start=False,
                         progress=self._progress) as store:  # fmt: skip
             if store.max_physical_offset != end:

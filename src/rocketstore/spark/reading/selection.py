@@ -138,10 +138,18 @@ def filter_of(given: str | Sql92Filter | None) -> Sql92Filter | None:
 
 
 def words(given: str | Iterable[str] | None, name: str) -> tuple[str, ...] | None:
-    """Return the words of a filter, given as one or several; ``TypeError`` if one is no str."""
+    """Return the words of a filter, given as one or several; ``TypeError`` if one is no str.
+
+    A key has no space: one str of ``keys`` may hold several, as the option and ``KEYS`` do.
+    """
     if given is None:
         return None
-    found = (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, str):
+        found = tuple(given.split()) if name == "keys" else (given,)
+        if not found:
+            raise ValueError(f"{name} is empty")
+    else:
+        found = tuple(given)
     if not all(isinstance(word, str) for word in found):
         raise TypeError(f"{name} must be str or an iterable of str")
     return found
