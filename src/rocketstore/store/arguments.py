@@ -28,6 +28,13 @@ def check_int(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be int, not {type(value).__name__}")
 
 
+def check_calls(**given: Any) -> None:
+    """Raise ``TypeError`` for what is given and cannot be called."""
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} must be callable, not {type(value).__name__}")
+
+
 def check_corruption_word(word: str) -> None:
     """Raise ``ValueError`` unless ``word`` is a corruption policy."""
     if word not in CORRUPTION_WORDS:

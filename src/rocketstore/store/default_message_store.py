@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.place import check_platform, check_root
-from rocketstore.store.arguments import check_settings, merge
+from rocketstore.store.arguments import check_calls, check_settings, merge
 from rocketstore.store.engine.consuming import ConsumingStore
 from rocketstore.store.engine.held import HeldStore
 from rocketstore.store.engine.timing import TimingStore
@@ -87,6 +87,9 @@ def open(
         raise ValueError('derive is for mode "r"')
     if derive is not None and derive not in DERIVE_WORDS:
         raise ValueError(f"derive must be one of {DERIVE_WORDS}, not {derive!r}")
+    check_calls(clock=clock, arriving_listener=arriving_listener, progress=progress)
+    if not isinstance(start, bool):
+        raise TypeError(f"start must be bool, not {type(start).__name__}")
     check_platform(mode)
     settings = merge(config, options)
     check_settings(settings)

@@ -13,7 +13,13 @@ from rocketstore.filter import MessageFilter, TagFilter
 from rocketstore.filter.message_filter import accepts, check_filter, is_compiled, sql_filter
 from rocketstore.message import StoredMessage, decode_message_id
 from rocketstore.query.results import MAX_TIMESTAMP, GetMessageResult, QueryMessageResult
-from rocketstore.store.arguments import check_corruption_word, check_int, check_times, clamp
+from rocketstore.store.arguments import (
+    check_corruption_word,
+    check_int,
+    check_times,
+    check_wait,
+    clamp,
+)
 from rocketstore.store.open_store import OpenStore
 
 if TYPE_CHECKING:
@@ -548,6 +554,9 @@ class ReadingStore(OpenStore):
         -----
         Continues after the writer rolls, deletes or truncates segments; see ``tail.LogTail``.
         """
+        check_wait(interval_s, "interval_s")
+        if timeout_s is not None:
+            check_wait(timeout_s, "timeout_s")
         follower, match = self._follower(topics, start, filter, on_corruption, on_event)
         return builtins.filter(match, follower.follow(interval_s, timeout_s))
 
@@ -564,6 +573,8 @@ class ReadingStore(OpenStore):
         from rocketstore.query.tail import LogTail
 
         check_corruption_word(on_corruption)
+        if start is not None:
+            check_int("start", start)
         self._use()
         given = None if filter is None else self.message_filter(filter)
         match = Conditions.of(topics=topics).match

@@ -15,6 +15,7 @@ from rocketstore.message import (
     PutMessageResult,
     PutOptions,
 )
+from rocketstore.store.arguments import check_wait
 from rocketstore.store.open_store import OpenStore
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class WritingStore(OpenStore):
         Return False after ``timeout_s`` seconds. Raises ``ServiceFailedError`` if dispatch failed.
         """
         self._use()
+        if timeout_s is not None:
+            check_wait(timeout_s, "timeout_s")
         if self._writer is None:
             return self._parts.behind_nbytes == 0
         try:

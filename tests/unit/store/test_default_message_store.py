@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import io
+import math
 import os
 import pickle
 import shutil
@@ -317,6 +318,44 @@ def test_stepping_by_hand(tmp_path: Path) -> None:
         assert store.wait_dispatched()
         assert store.dispatch_behind_nbytes == 0
         assert store.get_message("g", "T", 0, 0).messages[0].keys == "k"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("clock", 5), ("arriving_listener", 5), ("progress", "x"), ("start", "no"), ("start", 1)],
+)
+def test_an_argument_of_open_that_is_of_no_use(tmp_path: Path, name: str, value: Any) -> None:
+    """The first put was acknowledged, and then the store stopped."""
+    with pytest.raises(TypeError, match=f"{name} must be"):
+        rocketstore.open(tmp_path / "s", "a", **{name: value})
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda store: store.wait_dispatched("1"), "timeout_s"),
+        (lambda store: store.wait_dispatched(-1), "timeout_s"),
+        (lambda store: store.wait_dispatched(float("nan")), "timeout_s"),
+        (lambda store: store.wait_dispatched(True), "timeout_s"),
+        (lambda store: store.tail(timeout_s="x"), "timeout_s"),
+        (lambda store: store.tail(interval_s=-1), "interval_s"),
+        (lambda store: store.tail(start="0"), "start"),
+    ],
+)
+def test_a_wrong_argument_is_named(tmp_path: Path, call: Any, name: str) -> None:
+    with rocketstore.open(tmp_path / "s", "x", **OPTIONS) as store:
+        assert store.put("T", b"1").ok
+        assert store.wait_dispatched(math.inf)
+        with pytest.raises((TypeError, ValueError), match=name):
+            call(store)
+
+
+@pytest.mark.parametrize("value", [True, False, 0, 1, 1.0, None, "sync"])
+def test_a_flush_disk_type_that_is_none(tmp_path: Path, value: Any) -> None:
+    """``True`` meant ASYNC_FLUSH."""
+    with pytest.raises(rocketstore.ConfigError, match="flush_disk_type"):
+        rocketstore.open(tmp_path / "s", "x", flush_disk_type=value)
 
 
 def test_every_way_to_put(tmp_path: Path) -> None:
