@@ -480,11 +480,11 @@ class _Examination:
         own = verdict.broker[0] if verdict.broker else None
         if own is not None and own.starts is not True:
             return "refuses"
-        if own is not None and own.truncates and own.truncates["messages"]:
+        is_cut = own is not None and own.truncates and own.truncates["messages"]
+        if is_cut or "store.log-missing" in verdict.counts:
             return "loses"
-        if "store.log-missing" in verdict.counts:
-            return "loses"
-        if verdict.unread(self._image.relative(self._image.paths.commit_log)):
+        has_log = any(one.start is not None for one in self._image.log)
+        if not has_log and verdict.unread(self._image.relative(self._image.paths.commit_log)):
             return "unreadable"
         graves = [one for one in verdict.findings if one.severity in ("error", "critical")]
         if own is None and any(CODES[one.code].broker == "refuses" for one in graves):

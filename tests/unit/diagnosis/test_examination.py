@@ -119,6 +119,13 @@ def test_a_fifo_in_the_place_of_the_log(store: Path, level: str) -> None:
     assert "store.log-missing" not in verdict.counts
 
 
+@pytest.mark.parametrize("level", ["quick", "full"])
+def test_a_log_behind_a_link_is_read(store: Path, tmp_path: Path, level: str) -> None:
+    (store / "commitlog").rename(tmp_path / "disk")
+    (store / "commitlog").symlink_to(tmp_path / "disk")
+    assert doctor(store, level=level).state != "unreadable"
+
+
 def test_a_bare_log_and_one_segment(store: Path) -> None:
     spoil(store / "commitlog/00000000000000065536", 8192, bytes(4096))
     for path in (store / "commitlog", store / "commitlog/00000000000000065536"):
